@@ -1,0 +1,35 @@
+# Two commands for a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test quick lint results clean help
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	# torch by itself first: the pinned build must be in place before anything asks for "torch>=..."
+	$(BIN)/pip install --quiet -c constraints.txt torch
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+demo: $(STAMP) ## simulate, reconstruct and show a synthetic scene in demo/
+	$(BIN)/prismask demo --out demo --overwrite
+
+test: $(STAMP) lint ## everything that must hold
+	$(BIN)/python -m pytest -n 2 --durations=10
+
+quick: $(STAMP) ## the tests that take seconds
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+lint: $(STAMP) ## style, types, import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean: ## remove what was made here
+	rm -rf $(VENV) demo build .mypy_cache .ruff_cache .pytest_cache .hypothesis

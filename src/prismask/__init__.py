@@ -1,0 +1,37 @@
+"""Prismask: hyperspectral cubes with honest error bars from one coded snapshot.
+
+Names are imported when first used, because torch takes seconds to load and
+`prismask --help` should not wait for it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from prismask.optics.camera import CASSI as CASSI
+    from prismask.scenes.records import Cube as Cube
+    from prismask.scenes.records import Mask as Mask
+    from prismask.scenes.records import Measurement as Measurement
+
+_HOMES = {
+    "CASSI": "prismask.optics.camera",
+    "Cube": "prismask.scenes.records",
+    "Mask": "prismask.scenes.records",
+    "Measurement": "prismask.scenes.records",
+}
+
+__all__ = sorted([*_HOMES, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'prismask' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,1 @@
+"""Apps: the command line and the web page."""

@@ -1,0 +1,1 @@
+"""Evaluation: metrics, protocols, statistics, analyses, figures, report."""

@@ -1,0 +1,1 @@
+"""Inference: one snapshot or a folder, tiling, uncertainty."""

@@ -1,0 +1,1 @@
+"""Models: backbones, the self-tuning network, the mask posterior, registry, weights."""

@@ -1,0 +1,1 @@
+"""Optics: the CASSI operator, dispersion, masks and their faults, the sensor."""

@@ -1,0 +1,134 @@
+"""Shearing bands apart and summing them, the two halves of a prism.
+
+Both functions work on the last axis. A band λ with offset `o = k + t` (k whole, 0 ≤ t < 1) is
+moved by linear interpolation,
+
+    shear_λ(u)[v] = (1 − t) · u[v − k] + t · u[v − k − 1],
+
+and `unshear` is the exact transpose of that, so the pair passes ⟨S u, y⟩ = ⟨u, Sᵀ y⟩ to rounding.
+Equal whole steps, the common case, run as strided views without a loop over the bands.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+Offsets = tuple[float, ...]
+"""Displacement of each band in pixels; the smallest is 0."""
+
+
+def shear_extent(offsets: Offsets) -> int:
+    """How many pixels the sheared image is wider than the scene."""
+    return math.ceil(max(offsets))
+
+
+def whole_step(offsets: Offsets) -> int | None:
+    """The common whole step between bands (negative when they run backwards), or None."""
+    if len(offsets) == 1:
+        return 0 if offsets[0] == 0 else None
+    step = offsets[1] - offsets[0]
+    if step != int(step):
+        return None
+    start = offsets[0]
+    equal = all(offset == start + step * band for band, offset in enumerate(offsets))
+    return int(step) if equal else None
+
+
+def shear_sum(planes: Tensor, offsets: Offsets) -> Tensor:
+    """Shear every band by its offset and sum: `(B, C, H, W)` → `(B, H, W + extent)`."""
+    step = whole_step(offsets)
+    if step is None:
+        return _shear_sum_interpolated(planes, offsets, power=1)
+    if step == 0:
+        return planes.sum(1)
+    if step < 0:
+        planes, step = planes.flip(1), -step
+    bands, width = planes.shape[1], planes.shape[-1]
+    length = width + step * (bands - 1)
+    # A row padded to length + step, read again with rows of `length`, starts `step` later in
+    # every band: the shear is a reinterpretation of memory, and one sum does the rest.
+    padded = F.pad(planes.permute(0, 2, 1, 3), (0, length + step - width))
+    return _sum_reread(padded, bands, length)
+
+
+def masked_shear_sum(cube: Tensor, mask: Tensor, offsets: Offsets) -> Tensor:
+    """`shear_sum(cube * mask)`; without autograd the product lands in the sheared rows at once."""
+    step = whole_step(offsets)
+    needs_grad = torch.is_grad_enabled() and (cube.requires_grad or mask.requires_grad)
+    if step is None or step <= 0 or needs_grad:
+        return shear_sum(cube * mask, offsets)
+    batch = max(cube.shape[0], mask.shape[0])
+    bands, height, width = cube.shape[1:]
+    length = width + step * (bands - 1)
+    dtype = torch.promote_types(cube.dtype, mask.dtype)
+    rows = torch.empty(batch, height, bands, length + step, dtype=dtype, device=cube.device)
+    rows[..., width:].zero_()
+    torch.mul(
+        cube.permute(0, 2, 1, 3).expand(batch, height, bands, width),
+        mask.permute(0, 2, 1, 3).expand(batch, height, bands, width),
+        out=rows[..., :width],
+    )
+    return _sum_reread(rows, bands, length)
+
+
+def unshear(image: Tensor, offsets: Offsets, width: int) -> Tensor:
+    """Cut each band's window back out: `(B, H, W + extent)` → `(B, C, H, W)`.
+
+    With equal whole steps the result is a view of `image`, not a copy: do not write into it.
+    """
+    step = whole_step(offsets)
+    if step is None:
+        return torch.stack([_window(image, offset, width, 1) for offset in offsets], dim=1)
+    if step == 0:
+        return image.unsqueeze(1).expand(-1, len(offsets), -1, -1)
+    windows = image.unfold(-1, width, abs(step)).permute(0, 2, 1, 3)
+    return windows.flip(1) if step < 0 else windows
+
+
+def unshear_bands(planes: Tensor, offsets: Offsets, width: int) -> Tensor:
+    """Like `unshear`, from one sheared image per band: `(B, C, H, W + extent)` → `(B, C, H, W)`."""
+    pairs = zip(planes.unbind(1), offsets, strict=True)
+    return torch.stack([_window(plane, offset, width, 1) for plane, offset in pairs], dim=1)
+
+
+def shear_sum_of_squares(squares: Tensor, offsets: Offsets) -> Tensor:
+    """Σ_λ S_λ² u_λ with squared interpolation weights: the diagonal of Σ_λ S_λ diag(u_λ) S_λᵀ."""
+    if whole_step(offsets) is not None:
+        return shear_sum(squares, offsets)
+    return _shear_sum_interpolated(squares, offsets, power=2)
+
+
+def _sum_reread(rows: Tensor, bands: int, length: int) -> Tensor:
+    batch, height = rows.shape[:2]
+    flat = rows.reshape(batch, height, -1)[..., : bands * length]
+    return flat.view(batch, height, bands, length).sum(2)
+
+
+def _split(offset: float) -> tuple[int, float]:
+    whole = math.floor(offset)
+    return whole, offset - whole
+
+
+def _window(image: Tensor, offset: float, width: int, power: int) -> Tensor:
+    whole, rest = _split(offset)
+    window = image[..., whole : whole + width]
+    if rest == 0:
+        return window
+    after = image[..., whole + 1 : whole + 1 + width]
+    return window * (1 - rest) ** power + after * rest**power
+
+
+def _shear_sum_interpolated(planes: Tensor, offsets: Offsets, power: int) -> Tensor:
+    batch, _, height, width = planes.shape
+    image = planes.new_zeros(batch, height, width + shear_extent(offsets))
+    for band, offset in enumerate(offsets):
+        whole, rest = _split(offset)
+        plane = planes[:, band]
+        image[..., whole : whole + width] += plane * (1 - rest) ** power
+        if rest:
+            image[..., whole + 1 : whole + 1 + width] += plane * rest**power
+    return image

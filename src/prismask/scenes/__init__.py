@@ -1,0 +1,1 @@
+"""Scenes: records, files, data sets, synthetic scenes and colour. Needs no torch."""

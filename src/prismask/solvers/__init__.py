@@ -1,0 +1,1 @@
+"""Solvers: reconstruction without training, with the calling convention of a model."""

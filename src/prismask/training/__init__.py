@@ -1,0 +1,1 @@
+"""Training: configuration, crops, the bilevel loop, exact checkpoints."""
