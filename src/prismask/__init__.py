@@ -13,6 +13,11 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from prismask.optics.camera import CASSI as CASSI
+    from prismask.scenes.files import load as load
+    from prismask.scenes.files import load_cube as load_cube
+    from prismask.scenes.files import load_mask as load_mask
+    from prismask.scenes.files import load_measurement as load_measurement
+    from prismask.scenes.files import save as save
     from prismask.scenes.records import Cube as Cube
     from prismask.scenes.records import Mask as Mask
     from prismask.scenes.records import Measurement as Measurement
@@ -22,6 +27,11 @@ _HOMES = {
     "Cube": "prismask.scenes.records",
     "Mask": "prismask.scenes.records",
     "Measurement": "prismask.scenes.records",
+    "load": "prismask.scenes.files",
+    "load_cube": "prismask.scenes.files",
+    "load_mask": "prismask.scenes.files",
+    "load_measurement": "prismask.scenes.files",
+    "save": "prismask.scenes.files",
 }
 
 __all__ = sorted([*_HOMES, "__version__"])

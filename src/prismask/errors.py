@@ -40,6 +40,10 @@ class OutputExistsError(PrismaskError, FileExistsError):
     """The output exists already and nobody allowed overwriting it."""
 
 
+class WriteFailedError(PrismaskError, OSError):
+    """The output could not be written (full disk, no permission); what was there is untouched."""
+
+
 class WeightsError(PrismaskError, ValueError):
     """A weights or checkpoint file is damaged or belongs to something else."""
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 from torch import Tensor
@@ -85,12 +84,12 @@ class CASSI:
         """Number of spectral bands C."""
         return len(self.offsets)
 
-    @cached_property
+    @property
     def extent(self) -> int:
         """Pixels by which the sheared side is longer than the scene."""
         return shear.shear_extent(self.offsets)
 
-    @cached_property
+    @property
     def is_exactly_diagonal(self) -> bool:
         """Whether A Aᵀ is diagonal: always, unless a single disperser has fractional offsets."""
         return self.design == "dual" or all(offset == int(offset) for offset in self.offsets)
@@ -207,15 +206,15 @@ class CASSI:
         check_shape(measurement, ("B", "H", "W"), "measurement")
         mask = as_mask_batch(mask)
         size = (measurement.shape[-2], measurement.shape[-1])
-        scene = self.scene_size(size)
         mask_size = (mask.shape[-2], mask.shape[-1])
-        if self.design == "single" and mask_size != scene:
-            fits = self.measurement_size(mask_size)
+        fits = self.measurement_size(mask_size)
+        if self.design == "single" and size != fits:
             raise ShapeError(
                 f"measurement is {size_text(size)} and the mask {size_text(mask_size)}; "
                 f"{self._dispersion_text()} need a measurement of {size_text(fits)} for that mask. "
                 "Is it cropped? Give the right dispersion or bands, or check the mask."
             )
+        scene = self.scene_size(size)
         self._check_mask(mask, scene, measurement.shape[0], "measurement")
         return mask
 
@@ -253,8 +252,16 @@ class CASSI:
     def _all_bands(self, mask: Tensor) -> Tensor:
         return mask.expand(-1, self.bands, -1, -1)
 
+    def code(self, mask: Tensor) -> Tensor:
+        """The transmission that each scene pixel meets, `(B|1, 1|C, H, W)`.
+
+        The mask itself behind a single disperser; each band's window of it behind a dual one.
+        """
+        if self.design == "single":
+            return as_mask_batch(mask)
+        return self._code(as_mask_batch(mask))
+
     def _code(self, mask: Tensor) -> Tensor:
-        """Dual disperser: each band's window of the mask, `(B|1, C, H, W)`."""
         turned = self._turn(mask)
         width = turned.shape[-1] - self.extent
         if mask.shape[1] == 1:

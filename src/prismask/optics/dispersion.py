@@ -20,7 +20,10 @@ def offsets_from_step(bands: int = BANDS, step: float = STEP) -> Offsets:
 
 def offsets_from_array(offsets: Sequence[float]) -> Offsets:
     """Any displacement per band in pixels; only differences matter, so the smallest becomes 0."""
-    values = np.asarray(offsets, dtype=np.float64)
+    try:
+        values = np.asarray(offsets, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.empty(0)
     if values.ndim != 1 or values.size == 0 or not np.isfinite(values).all():
         raise ConfigError(
             f"band offsets must be a list of finite pixel numbers, one per band; got {offsets!r}."

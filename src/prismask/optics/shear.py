@@ -42,7 +42,7 @@ def shear_sum(planes: Tensor, offsets: Offsets) -> Tensor:
     """Shear every band by its offset and sum: `(B, C, H, W)` → `(B, H, W + extent)`."""
     step = whole_step(offsets)
     if step is None:
-        return _shear_sum_interpolated(planes, offsets, power=1)
+        return _shear_sum_interpolated(planes, None, offsets, power=1)
     if step == 0:
         return planes.sum(1)
     if step < 0:
@@ -58,8 +58,11 @@ def shear_sum(planes: Tensor, offsets: Offsets) -> Tensor:
 def masked_shear_sum(cube: Tensor, mask: Tensor, offsets: Offsets) -> Tensor:
     """`shear_sum(cube * mask)`; without autograd the product lands in the sheared rows at once."""
     step = whole_step(offsets)
+    if step is None:
+        return _shear_sum_interpolated(cube, mask, offsets, power=1)
     needs_grad = torch.is_grad_enabled() and (cube.requires_grad or mask.requires_grad)
-    if step is None or step <= 0 or needs_grad:
+    # Writing into a part of a tensor is what autograd cannot follow and a compiler fuses better.
+    if step <= 0 or needs_grad or torch.compiler.is_compiling():
         return shear_sum(cube * mask, offsets)
     batch = max(cube.shape[0], mask.shape[0])
     bands, height, width = cube.shape[1:]
@@ -82,7 +85,7 @@ def unshear(image: Tensor, offsets: Offsets, width: int) -> Tensor:
     """
     step = whole_step(offsets)
     if step is None:
-        return torch.stack([_window(image, offset, width, 1) for offset in offsets], dim=1)
+        return torch.stack([_window(image, offset, width) for offset in offsets], dim=1)
     if step == 0:
         return image.unsqueeze(1).expand(-1, len(offsets), -1, -1)
     windows = image.unfold(-1, width, abs(step)).permute(0, 2, 1, 3)
@@ -92,14 +95,14 @@ def unshear(image: Tensor, offsets: Offsets, width: int) -> Tensor:
 def unshear_bands(planes: Tensor, offsets: Offsets, width: int) -> Tensor:
     """Like `unshear`, from one sheared image per band: `(B, C, H, W + extent)` → `(B, C, H, W)`."""
     pairs = zip(planes.unbind(1), offsets, strict=True)
-    return torch.stack([_window(plane, offset, width, 1) for plane, offset in pairs], dim=1)
+    return torch.stack([_window(plane, offset, width) for plane, offset in pairs], dim=1)
 
 
 def shear_sum_of_squares(squares: Tensor, offsets: Offsets) -> Tensor:
     """Σ_λ S_λ² u_λ with squared interpolation weights: the diagonal of Σ_λ S_λ diag(u_λ) S_λᵀ."""
     if whole_step(offsets) is not None:
         return shear_sum(squares, offsets)
-    return _shear_sum_interpolated(squares, offsets, power=2)
+    return _shear_sum_interpolated(squares, None, offsets, power=2)
 
 
 def _sum_reread(rows: Tensor, bands: int, length: int) -> Tensor:
@@ -113,22 +116,29 @@ def _split(offset: float) -> tuple[int, float]:
     return whole, offset - whole
 
 
-def _window(image: Tensor, offset: float, width: int, power: int) -> Tensor:
+def _window(image: Tensor, offset: float, width: int) -> Tensor:
     whole, rest = _split(offset)
     window = image[..., whole : whole + width]
     if rest == 0:
         return window
-    after = image[..., whole + 1 : whole + 1 + width]
-    return window * (1 - rest) ** power + after * rest**power
+    return torch.lerp(window, image[..., whole + 1 : whole + 1 + width], rest)
 
 
-def _shear_sum_interpolated(planes: Tensor, offsets: Offsets, power: int) -> Tensor:
+def _shear_sum_interpolated(
+    planes: Tensor, mask: Tensor | None, offsets: Offsets, power: int
+) -> Tensor:
+    """Σ_λ of band λ (times its mask), moved by any offset; one band at a time in memory."""
     batch, _, height, width = planes.shape
-    image = planes.new_zeros(batch, height, width + shear_extent(offsets))
+    dtype = planes.dtype
+    if mask is not None:
+        batch, dtype = max(batch, mask.shape[0]), torch.promote_types(dtype, mask.dtype)
+    image = planes.new_zeros(batch, height, width + shear_extent(offsets), dtype=dtype)
     for band, offset in enumerate(offsets):
         whole, rest = _split(offset)
         plane = planes[:, band]
-        image[..., whole : whole + width] += plane * (1 - rest) ** power
+        if mask is not None:
+            plane = plane * mask[:, band if mask.shape[1] > 1 else 0]
+        image[..., whole : whole + width].add_(plane, alpha=(1 - rest) ** power)
         if rest:
-            image[..., whole + 1 : whole + 1 + width] += plane * rest**power
+            image[..., whole + 1 : whole + 1 + width].add_(plane, alpha=rest**power)
     return image

@@ -1,0 +1,97 @@
+"""The validation that training looks at: validation scenes, validation masks, nothing of the test.
+
+Two groups of masks: crops of the region that training masks come from (hardware seen in
+training), and fabricated instruments with seeds that training never uses (hardware not seen).
+Selection looks at the mean of both, because the network that ships has to serve cameras that
+nobody trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from prismask.optics.camera import CASSI
+from prismask.optics.fabricate import fabricate_mask, random_aperture
+from prismask.scenes.defaults import SIZE
+
+SEED = 977_001
+"""Seed of the validation masks; no training seed reaches it."""
+
+
+def make_validation(
+    scenes: Tensor, region: Tensor | None, camera: CASSI, masks: int = 4, size: int = SIZE
+) -> Callable[[Any], dict[str, float]]:
+    """A function that scores a model on `scenes (N, C, H, W)`.
+
+    region: `(H, W)` mask that training crops come from, or None when it has none.
+    """
+    cubes = validation_cubes(scenes, size)
+    groups = {"fabricated": _fabricated(cubes, camera, masks)}
+    if region is not None:
+        groups["seen"] = _crops(region, cubes, camera, masks)
+
+    def validate(model: Any) -> dict[str, float]:
+        scores = {
+            f"psnr_{name}": _score(model, cubes, group, camera) for name, group in groups.items()
+        }
+        return {"score": sum(scores.values()) / len(scores), **scores}
+
+    return validate
+
+
+def validation_cubes(scenes: Tensor, size: int) -> Tensor:
+    """The middle of every scene, and where it is large enough the whole averaged 2×2."""
+    height, width = scenes.shape[-2:]
+    size = min(size, height, width)
+    top, left = (height - size) // 2, (width - size) // 2
+    cubes = [scenes[..., top : top + size, left : left + size]]
+    if min(height, width) >= 2 * size:
+        half = F.avg_pool2d(scenes, 2)
+        top, left = (half.shape[-2] - size) // 2, (half.shape[-1] - size) // 2
+        cubes.append(half[..., top : top + size, left : left + size])
+    return torch.cat(cubes)
+
+
+@torch.no_grad()
+def _score(model: Any, cubes: Tensor, masks: Tensor, camera: CASSI) -> float:
+    """Mean PSNR "paper" over cubes and masks."""
+    half = cubes.device.type == "cuda"
+    values = []
+    for mask in masks:
+        for cube in torch.split(cubes, 6):
+            measurement = camera.forward(cube, mask[None])
+            with torch.autocast(cubes.device.type, torch.float16, enabled=half):
+                estimate = model(measurement, mask[None], camera)
+            values.append(_psnr(estimate.float(), cube))
+    return float(torch.cat(values).mean())
+
+
+def _fabricated(cubes: Tensor, camera: CASSI, count: int) -> Tensor:
+    generator = torch.Generator().manual_seed(SEED)
+    size = camera.mask_size((cubes.shape[-2], cubes.shape[-1]))
+    made = [fabricate_mask(size, generator, random_aperture(generator)) for _ in range(count)]
+    return torch.stack(made)[:, None].to(cubes.device)
+
+
+def _crops(region: Tensor, cubes: Tensor, camera: CASSI, count: int) -> Tensor:
+    generator = torch.Generator().manual_seed(SEED + 1)
+    height, width = camera.mask_size((cubes.shape[-2], cubes.shape[-1]))
+    free_rows, free_columns = region.shape[0] - height, region.shape[1] - width
+    if free_rows == 0 and free_columns == 0:
+        count = 1
+    crops = []
+    for _ in range(count):
+        row = int(torch.randint(free_rows + 1, (), generator=generator))
+        column = int(torch.randint(free_columns + 1, (), generator=generator))
+        crops.append(region[row : row + height, column : column + width])
+    return torch.stack(crops)[:, None].to(cubes.device)
+
+
+def _psnr(estimate: Tensor, truth: Tensor) -> Tensor:
+    rmse = (estimate - truth).square().mean((2, 3)).sqrt()
+    return (20 * torch.log10(truth.amax((1, 2, 3))[:, None] / rmse)).mean(1)

@@ -1,0 +1,66 @@
+"""The same network, faster: half precision and the layout convolutions like.
+
+What is lost is printed by benchmarks/train_step.py beside what is gained. Half precision is
+float16 on CUDA (11 bits, so its rounding stays far below the reconstruction error) and bfloat16
+on CPUs that multiply it natively.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from prismask.models.inputs import network_input
+from prismask.models.network import Reconstructor
+from prismask.optics.camera import CASSI, as_mask_batch
+
+Precision = Literal["auto", "float32", "half"]
+
+
+def half_dtype(device: torch.device) -> torch.dtype | None:
+    """The 16-bit type that pays on this device, or None."""
+    if device.type == "cuda":
+        return torch.float16
+    if device.type == "cpu" and _cpu_has_bfloat16():
+        return torch.bfloat16
+    return None
+
+
+def _cpu_has_bfloat16() -> bool:
+    check = getattr(torch.cpu, "_is_avx512_bf16_supported", None)
+    tiles = getattr(torch.cpu, "_is_amx_tile_supported", None)
+    return bool((check and check()) or (tiles and tiles()))
+
+
+class FastReconstructor:
+    """A copy of a model prepared for inference on one device; same calling convention."""
+
+    def __init__(
+        self, model: Reconstructor, device: torch.device, precision: Precision = "auto"
+    ) -> None:
+        self.model = copy.deepcopy(model).to(device).eval().requires_grad_(False)
+        self.device = device
+        self.dtype = (half_dtype(device) or torch.float32) if precision != "float32" else None
+        self.dtype = self.dtype or torch.float32
+        backbone: nn.Module = self.model.backbone.to(self.dtype)
+        if device.type in ("cuda", "cpu"):
+            backbone = backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.backbone = backbone
+        self.record: dict[str, Any] = self.model.record
+
+    @torch.inference_mode()
+    def __call__(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+        """`measurement (B, H, L)` → cube `(B, C, H, W)`, float32."""
+        mean = self.model.posterior.mean(as_mask_batch(mask))
+        return self.reconstruct(measurement, mean, camera)
+
+    @torch.inference_mode()
+    def reconstruct(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+        """f_θ(y, m') for exactly this mask."""
+        seen = network_input(self.model.inputs, measurement, mask, camera)
+        seen = seen.to(self.dtype, memory_format=torch.channels_last)
+        cube: Tensor = self.backbone(seen)
+        return cube.float()

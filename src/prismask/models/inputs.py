@@ -1,0 +1,74 @@
+"""What a backbone may ask to see.
+
+A backbone declares names from `INPUTS`; `network_input` makes them from the measurement, the
+mask and the camera. A variant with better inputs is therefore a line of configuration, and no
+backbone knows about shears.
+
+The paper's input is `x_in[λ] = unshear(y)_λ ⊙ m` with `y` scaled by `2/C`: about half of the
+mask is open, so the scaled measurement has roughly the cube's own range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from prismask.checks import choose
+from prismask.optics.camera import CASSI
+
+
+def network_scale(bands: int) -> float:
+    """The factor `2/C` by which networks like the measurement scaled."""
+    return 2.0 / bands
+
+
+def _backprojection(measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+    """`(2/C) · Aᵀ y`, the paper's input."""
+    return camera.adjoint(measurement * network_scale(camera.bands), mask)
+
+
+def _normalised(measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+    """`unshear(y / Σ_λ shear(m))`: the mask's own throughput divided out."""
+    return camera.spread(measurement, mask)
+
+
+def _unsheared(measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+    """`(2/C) · unshear(y)`: the measurement at each band's place, without the mask."""
+    return camera.unshear(measurement * network_scale(camera.bands))
+
+
+def _mask(measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+    """The code at each scene pixel, averaged over the bands where they differ: one plane."""
+    return camera.code(mask).mean(1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Input:
+    """One thing a backbone can see."""
+
+    make: Callable[[Tensor, Tensor, CASSI], Tensor]
+    planes: Callable[[int], int]
+    """Channels it contributes, given the band count."""
+
+
+INPUTS: dict[str, Input] = {
+    "backprojection": Input(_backprojection, lambda bands: bands),
+    "normalised": Input(_normalised, lambda bands: bands),
+    "unsheared": Input(_unsheared, lambda bands: bands),
+    "mask": Input(_mask, lambda bands: 1),
+}
+
+
+def input_planes(names: Sequence[str], bands: int) -> int:
+    """Channels of the concatenated inputs."""
+    return sum(INPUTS[choose(name, INPUTS, "network input")].planes(bands) for name in names)
+
+
+def network_input(names: Sequence[str], measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+    """All inputs side by side, `(B, K, H, W)`."""
+    batch = max(measurement.shape[0], 1 if mask.ndim < 4 else mask.shape[0])
+    parts = [INPUTS[name].make(measurement, mask, camera) for name in names]
+    return torch.cat([part.expand(batch, -1, -1, -1) for part in parts], dim=1)

@@ -1,0 +1,61 @@
+"""The reconstruction network: a backbone, what it sees, and the mask posterior around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from prismask.errors import ShapeError
+from prismask.models.inputs import network_input
+from prismask.models.posterior import MaskPosterior
+from prismask.optics.camera import CASSI, as_mask_batch
+
+
+class Reconstructor(nn.Module):
+    """`model(measurement (B, H, L), mask, camera) → cube (B, C, H, W)`.
+
+    θ is `backbone`, φ is `posterior`; the two are trained apart.
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        posterior: MaskPosterior,
+        inputs: tuple[str, ...],
+        record: dict[str, Any],
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.posterior = posterior
+        self.inputs = inputs
+        self.record = record
+
+    @property
+    def bands(self) -> int:
+        """Bands the network was built for."""
+        return int(self.record["bands"])
+
+    def forward(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+        """One deterministic pass with the posterior's mean mask."""
+        if camera.bands != self.bands:
+            raise ShapeError(
+                f"this network was built for {self.bands} bands, the camera has {camera.bands}. "
+                f"Resample the spectrum to {self.bands} bands, or use a solver such as gap-tv."
+            )
+        return self.reconstruct(measurement, self.posterior.mean(as_mask_batch(mask)), camera)
+
+    def reconstruct(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+        """f_θ(y, m') for exactly this mask, `(B|1, 1|C, H, W)`; what training calls."""
+        cube: Tensor = self.backbone(network_input(self.inputs, measurement, mask, camera))
+        return cube
+
+    def sample(
+        self, measurement: Tensor, mask: Tensor, camera: CASSI, generator: torch.Generator
+    ) -> Tensor:
+        """One pass with a mask drawn from q_φ, a fresh one for each measurement."""
+        drawn, _ = self.posterior.sample(
+            as_mask_batch(mask), measurement.shape[0], generator=generator
+        )
+        return self.reconstruct(measurement, drawn, camera)

@@ -1,0 +1,126 @@
+"""Backbones by name: `create_model("srn", mask_posterior="gst", bands=28)`.
+
+A backbone is an `nn.Module` built as `Backbone(planes=…, bands=…, **options)` that maps
+`(B, planes, H, W)` to `(B, C, H, W)`. Adding one is a file with a `@register` line and its name
+in `_HOMES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from prismask.checks import choose
+from prismask.errors import ConfigError
+from prismask.scenes.defaults import BANDS
+
+if TYPE_CHECKING:
+    from prismask.models.network import Reconstructor
+
+_HOMES = {"srn": "prismask.models.srn"}
+"""Where each backbone lives; its module is imported when it is first asked for."""
+
+PLUS_INPUTS = ("backprojection", "normalised", "mask")
+"""What a `name+` variant sees: the mask's throughput divided out, and the mask itself."""
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A registered backbone."""
+
+    name: str
+    build: Callable[..., nn.Module]
+    paper: str
+    """Where it was published."""
+    inputs: tuple[str, ...]
+    """What it sees unless told otherwise (names of `models.inputs.INPUTS`)."""
+
+
+_BACKBONES: dict[str, Backbone] = {}
+
+
+def register(
+    name: str, *, paper: str, inputs: Sequence[str]
+) -> Callable[[type[nn.Module]], type[nn.Module]]:
+    """Class decorator that makes a backbone known under `name`."""
+
+    def keep(build: type[nn.Module]) -> type[nn.Module]:
+        _BACKBONES[name] = Backbone(name, build, paper, tuple(inputs))
+        return build
+
+    return keep
+
+
+def backbone(name: str) -> Backbone:
+    """The registered backbone called `name`, or an error with the nearest one."""
+    import_module(_HOMES[choose(name, _HOMES, "backbone")])
+    return _BACKBONES[name]
+
+
+def list_models() -> list[str]:
+    """All names that `create_model` takes."""
+    return sorted([*_HOMES, *(f"{name}+" for name in _HOMES)])
+
+
+def create_model(
+    name: str = "srn",
+    *,
+    bands: int = BANDS,
+    mask_posterior: str = "none",
+    inputs: Sequence[str] | None = None,
+    posterior_options: dict[str, Any] | None = None,
+    seed: int | None = None,
+    **options: Any,
+) -> Reconstructor:
+    """Build a network with fresh weights.
+
+    name: a backbone (`list_models()`); with a `+` it also sees the normalised back-projection
+        and the mask.
+    mask_posterior: "gst", "conv" (GST without its graph), "fixed", or "none".
+    inputs: what the backbone sees, instead of its own default.
+    posterior_options: prior and initial size of the mask perturbation
+        (`models.posterior.PosteriorConfig`).
+    seed: makes the weights reproducible without touching the global generator.
+    options: passed to the backbone.
+    """
+    from prismask.models.inputs import input_planes
+    from prismask.models.network import Reconstructor
+    from prismask.models.posterior import MaskPosterior, PosteriorConfig
+
+    found = backbone(name.removesuffix("+"))
+    if inputs is None:
+        inputs = PLUS_INPUTS if name.endswith("+") else found.inputs
+    with torch.random.fork_rng(devices=[]):
+        if seed is not None:
+            torch.manual_seed(seed)
+        try:
+            network = found.build(planes=input_planes(inputs, bands), bands=bands, **options)
+        except TypeError as error:
+            raise ConfigError(f"backbone {name!r} does not take these options: {error}") from error
+        posterior = MaskPosterior(PosteriorConfig(kind=mask_posterior, **(posterior_options or {})))
+    record = {
+        "backbone": name.removesuffix("+"),
+        "bands": bands,
+        "inputs": list(inputs),
+        "options": options,
+        "posterior": posterior.config.as_dict(),
+    }
+    return Reconstructor(network, posterior, tuple(inputs), record)
+
+
+def from_record(record: dict[str, Any]) -> Reconstructor:
+    """Rebuild the architecture a weights record describes, with fresh weights."""
+    posterior = dict(record["posterior"])
+    return create_model(
+        record["backbone"],
+        bands=int(record["bands"]),
+        mask_posterior=posterior.pop("kind"),
+        inputs=tuple(record["inputs"]),
+        posterior_options=posterior,
+        **record["options"],
+    )

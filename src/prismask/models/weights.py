@@ -1,0 +1,118 @@
+"""Weights as safetensors with a record of what they are. No pickle is ever loaded.
+
+The record travels in the file's own header under the key `prismask`: architecture, bands,
+wavelengths, step, mask set, data, protocol, scores with their convention, licence note, and a
+SHA-256 over names and values, so a damaged or edited file is recognised.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from prismask.errors import DataMissingError, WeightsError
+from prismask.models.network import Reconstructor
+from prismask.models.registry import from_record
+from prismask.scenes.atomic import write_beside
+
+FORMAT = "prismask-weights-1"
+ARCHITECTURE = ("backbone", "bands", "inputs", "options", "posterior")
+"""The part of a record that says which network the tensors belong to."""
+
+
+def save_weights(
+    model: Reconstructor,
+    path: Path | str,
+    record: dict[str, Any],
+    *,
+    dtype: torch.dtype = torch.float16,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Write the model's tensors in `dtype` beside `record`; give back the complete record."""
+    tensors = {
+        name: value.detach().to("cpu", dtype).contiguous()
+        for name, value in model.state_dict().items()
+    }
+    complete = {
+        **record,
+        **{key: model.record[key] for key in ARCHITECTURE},
+        "format": FORMAT,
+        "dtype": str(dtype).removeprefix("torch."),
+        "sha256": tensors_hash(tensors),
+    }
+    with write_beside(Path(path), overwrite=overwrite) as beside:
+        save_file(tensors, str(beside), metadata={"prismask": json.dumps(complete)})
+    return complete
+
+
+def read_record(path: Path | str) -> dict[str, Any]:
+    """The record of a weights file, without its tensors."""
+    with _opened(Path(path)) as file:
+        text = (file.metadata() or {}).get("prismask")
+    if text is None:
+        raise WeightsError(
+            f"{path} is a safetensors file without a Prismask record: "
+            "it was not written by `prismask train` or `save_weights`."
+        )
+    record: dict[str, Any] = json.loads(text)
+    if record.get("format") != FORMAT:
+        raise WeightsError(f"{path} has format {record.get('format')!r}; this reads {FORMAT!r}.")
+    return record
+
+
+def load_weights(path: Path | str) -> Reconstructor:
+    """Build the network a weights file describes and fill it; `model.record` is the file's."""
+    path = Path(path)
+    record = read_record(path)
+    missing = [key for key in (*ARCHITECTURE, "sha256") if key not in record]
+    if missing:
+        raise WeightsError(f"the record of {path} lacks {', '.join(missing)}.")
+    with _opened(path) as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    if tensors_hash(tensors) != record["sha256"]:
+        raise WeightsError(f"{path} is damaged: its values do not match its record's SHA-256.")
+    model = from_record(record)
+    _fill(model, tensors, path)
+    model.record = record
+    return model.eval()
+
+
+def tensors_hash(tensors: dict[str, Tensor]) -> str:
+    """SHA-256 over names, shapes, dtypes and bytes, in name order."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        value = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
+        digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _fill(model: Reconstructor, tensors: dict[str, Tensor], path: Path) -> None:
+    wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    given = {name: tuple(value.shape) for name, value in tensors.items()}
+    if wanted != given:
+        names = sorted(set(wanted.items()) ^ set(given.items()))
+        listed = ", ".join(f"{name} {shape}" for name, shape in names[:4])
+        raise WeightsError(
+            f"{path} does not fit the architecture its record names "
+            f"({model.record['backbone']}, {model.bands} bands): {listed}."
+        )
+    model.load_state_dict({name: value.float() for name, value in tensors.items()})
+
+
+def _opened(path: Path) -> Any:
+    if not path.is_file():
+        raise DataMissingError(
+            f"no weights file at {path}. Give a path, or a name from `prismask models`."
+        )
+    try:
+        return safe_open(str(path), framework="pt")
+    except (SafetensorError, OSError) as error:
+        raise WeightsError(f"{path} is not a readable safetensors file: {error}") from error

@@ -1,0 +1,106 @@
+"""A photograph that never was: cube, mask, camera and sensor give a measurement with its history.
+
+The operator's plain sum over the bands has no natural full scale, so an exposure is chosen and
+written down: `values = sensor(scale · A x)`, with `scale` in the measurement's attributes.
+`unscaled` divides it out again, which is what a reconstruction in the cube's units needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from prismask.errors import ConfigError, FormatError, ShapeError
+from prismask.optics.camera import CASSI
+from prismask.optics.randomness import seeded
+from prismask.optics.sensor import Stage
+from prismask.scenes.records import Array, Cube, Mask, Measurement
+
+Scale = float | Literal["fit", "white"]
+"""A factor, or a rule: `fit` puts the brightest pixel of this scene at full scale; `white` puts
+the brightest pixel of a white scene of value 1 there, the same for every scene."""
+
+
+def simulate(
+    cube: Cube,
+    mask: Mask,
+    camera: CASSI,
+    sensor: Stage | None = None,
+    seed: int = 0,
+    scale: Scale = "fit",
+) -> Measurement:
+    """Photograph `cube` through `mask`; one seed gives one measurement.
+
+    Values are fractions of full scale. Without a sensor the measurement is exact: `scale · A x`.
+    """
+    if cube.bands != camera.bands:
+        raise ShapeError(
+            f"cube has {cube.bands} bands; this camera disperses {camera.bands}. Resample the cube "
+            f"to {camera.bands} wavelengths or describe a camera with {cube.bands} bands."
+        )
+    coded, aperture = torch.tensor(cube.values)[None], torch.tensor(mask.values)
+    signal = camera.forward(coded, aperture)
+    factor = _factor(scale, signal, aperture, camera)
+    signal = signal * factor
+    if sensor is not None:
+        signal = sensor.apply(signal, seeded(seed))
+    attrs = {
+        "made_by": "prismask.optics.simulate",
+        "scale": factor,
+        "scale_rule": scale if isinstance(scale, str) else "given",
+        "units": "fraction of full scale",
+        "cube_hash": cube.hash,
+        "mask_hash": mask.hash,
+        "sensor": repr(sensor) if sensor is not None else "none",
+        "seed": seed,
+        **camera_attrs(camera),
+    }
+    if cube.wavelengths is not None:
+        attrs["wavelengths_nm"] = [float(w) for w in cube.wavelengths]
+    return Measurement(signal[0].numpy(), attrs)
+
+
+def unscaled(measurement: Measurement) -> Array:
+    """The measurement in the cube's units, `values / scale`, `(H, W)`; as is if none is known."""
+    scale = float(measurement.attrs.get("scale", 1.0))
+    if not scale > 0:
+        raise FormatError(f"the measurement's scale is {scale:g}; it must be above 0.")
+    return measurement.values / scale if scale != 1.0 else measurement.values
+
+
+def camera_attrs(camera: CASSI) -> dict[str, Any]:
+    """The camera in attributes that any file format holds."""
+    return {
+        "camera_design": camera.design,
+        "camera_axis": camera.axis,
+        "camera_offsets_px": [float(offset) for offset in camera.offsets],
+    }
+
+
+def camera_from_attrs(attrs: Mapping[str, Any]) -> CASSI | None:
+    """The camera that `camera_attrs` wrote, or None where nothing was."""
+    if "camera_offsets_px" not in attrs:
+        return None
+    offsets = attrs["camera_offsets_px"]
+    # A list of one number comes back from some file formats as the number itself.
+    listed = [offsets] if isinstance(offsets, int | float) else offsets
+    return CASSI(
+        tuple(float(offset) for offset in listed),
+        axis=attrs.get("camera_axis", "width"),
+        design=attrs.get("camera_design", "single"),
+    )
+
+
+def _factor(scale: Scale, signal: Tensor, mask: Tensor, camera: CASSI) -> float:
+    if not isinstance(scale, str):
+        if not scale > 0:
+            raise ConfigError(f"scale is {scale:g}; an exposure is a number above 0.")
+        return float(scale)
+    if scale not in ("fit", "white"):
+        raise ConfigError(f"scale is {scale!r}; give a number, 'fit' or 'white'.")
+    peak = float((signal if scale == "fit" else camera.throughput(mask)).max())
+    # A black scene has no brightest pixel; any exposure shows it as it is.
+    return 1.0 / peak if peak > 0 else 1.0

@@ -1,0 +1,196 @@
+"""Writing files so that an interruption loses nothing.
+
+A new file is written beside its place (same folder, so that a rename never copies), flushed to
+the disk, and only then renamed. Whatever goes wrong before that, the old file is untouched. A
+process killed in the middle leaves a hidden file that ends in `.prismask-part`; no reader takes
+it for data, and it can be deleted.
+
+Files that belong together (an ENVI header and its data) are swapped in an order that never shows
+a mixed pair: the *key* file, the last of the list and the one readers start from, goes away first
+and comes back last. Killed in between, the pair has no header, and the old pair lies beside it
+under names that end in `.prismask-old`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from prismask.errors import OutputExistsError, PrismaskError, WriteFailedError
+
+PART_SUFFIX = ".prismask-part"
+"""Ends the name of a file that is still being written."""
+OLD_SUFFIX = ".prismask-old"
+"""Ends the name of a replaced file while its pair is being swapped."""
+
+
+@contextmanager
+def write_beside(path: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Give a path to write to; put the file in place when the block ends without an error.
+
+    The path exists already, empty, when the block starts. An output that exists is refused with
+    `OutputExistsError` unless `overwrite`: before the work starts, and again at the end in case
+    another process made it meanwhile. An `OSError` in the block becomes `WriteFailedError`.
+    """
+    with write_together([path], overwrite=overwrite) as parts:
+        yield parts[0]
+
+
+@contextmanager
+def write_together(
+    paths: Sequence[str | Path], *, overwrite: bool = False
+) -> Iterator[tuple[Path, ...]]:
+    """Like `write_beside` for files that belong together; the last one is the key file."""
+    targets = tuple(_real(Path(path)) for path in paths)
+    for target in targets:
+        refuse_existing(target, overwrite)
+    parts: list[Path] = []
+    try:
+        for target in targets:
+            parts.append(_new_part(target))
+        yield tuple(parts)
+        for part, target in zip(parts, targets, strict=True):
+            _finish(part, target)
+        _put_in_place(parts, targets, overwrite)
+    except PrismaskError:
+        raise
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
+        kept = " The file that was there before is untouched." if targets[-1].exists() else ""
+        raise WriteFailedError(f"{targets[-1]} could not be written: {reason}.{kept}") from problem
+    finally:
+        for part in parts:
+            # A part that cannot even be removed must not hide the error that led here.
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
+
+
+def refuse_existing(path: Path, overwrite: bool = False) -> None:
+    """Raise unless something may be written at `path`."""
+    if path.is_dir():
+        raise OutputExistsError(f"{path} is a folder; give the name of a file in it.")
+    if path.exists() and not overwrite:
+        raise OutputExistsError(
+            f"{path} exists already and was kept. Choose another name, or allow overwriting "
+            "(overwrite=True, --overwrite)."
+        )
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether a file is the remains of an interrupted write."""
+    return path.name.endswith((PART_SUFFIX, OLD_SUFFIX))
+
+
+def kept_from_swap(path: Path) -> list[Path]:
+    """Old versions of `path` that an interrupted swap left beside it."""
+    if not path.parent.is_dir():
+        return []
+    start = f".{path.name}."
+    return sorted(
+        other
+        for other in path.parent.iterdir()
+        if other.name.startswith(start) and other.name.endswith(OLD_SUFFIX)
+    )
+
+
+def _real(path: Path) -> Path:
+    """Where the bytes go: a link stays a link, its target is what gets replaced."""
+    target = path.resolve()
+    if not target.parent.is_dir():
+        raise WriteFailedError(f"{path} cannot be written: there is no folder {target.parent}.")
+    return target
+
+
+def _hidden(target: Path, suffix: str) -> Path:
+    return target.with_name(f".{target.name}.{secrets.token_hex(4)}{suffix}")
+
+
+def _new_part(target: Path) -> Path:
+    part = _hidden(target, PART_SUFFIX)
+    # 0o666 minus the umask, as for any new file; `tempfile` would make it private to the owner.
+    os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+    return part
+
+
+def _finish(part: Path, target: Path) -> None:
+    """Bring the bytes to the disk before the name points to them."""
+    with part.open("rb+") as file:
+        os.fsync(file.fileno())
+    if target.exists():
+        shutil.copymode(target, part)
+
+
+def _put_in_place(parts: Sequence[Path], targets: Sequence[Path], overwrite: bool) -> None:
+    if overwrite and len(targets) == 1:
+        parts[0].replace(targets[0])
+    elif overwrite:
+        _swap(parts, targets)
+    else:
+        _place_new(parts, targets)
+    for folder in {target.parent for target in targets}:
+        _sync_folder(folder)
+
+
+def _place_new(parts: Sequence[Path], targets: Sequence[Path]) -> None:
+    """Put the parts where nothing is yet; take all of them back if one does not fit."""
+    placed: list[Path] = []
+    try:
+        for part, target in zip(parts, targets, strict=True):
+            _place_without_replacing(part, target)
+            placed.append(target)
+    except BaseException:
+        for target in reversed(placed):
+            target.unlink()
+        raise
+
+
+def _place_without_replacing(part: Path, target: Path) -> None:
+    try:
+        # A hard link fails when the name is taken; a rename would silently replace it.
+        target.hardlink_to(part)
+    except FileExistsError:
+        refuse_existing(target)
+        raise
+    except OSError:
+        # Some file systems (FAT, network shares) have no hard links.
+        refuse_existing(target)
+        part.rename(target)
+
+
+def _swap(parts: Sequence[Path], targets: Sequence[Path]) -> None:
+    """Replace a group of files; see the order in the module's docstring."""
+    moved: list[tuple[Path, Path]] = []
+    placed: list[Path] = []
+    try:
+        for target in reversed(targets):
+            if target.exists():
+                old = _hidden(target, OLD_SUFFIX)
+                target.rename(old)
+                moved.append((old, target))
+        for part, target in zip(parts, targets, strict=True):
+            part.rename(target)
+            placed.append(target)
+    except BaseException:
+        for target in reversed(placed):
+            target.unlink()
+        for old, target in reversed(moved):
+            old.replace(target)
+        raise
+    for old, _ in moved:
+        old.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    # The rename itself must survive a power cut. Not every system lets one open a folder, and
+    # the file is complete by now, so a refusal is no reason to fail.
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

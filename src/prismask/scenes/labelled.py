@@ -1,0 +1,143 @@
+"""Records as `xarray.Dataset` and back: dims `wavelength, y, x`, CF-style attributes.
+
+Variables are `cube` with `cube_std`, `cube_lower`, `cube_upper`, or `mask`, or `measurement`.
+Provenance travels as one JSON text in the attribute `provenance`, so nested values come back as
+they were.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismask.scenes.attributes import from_json, plain, to_json
+from prismask.scenes.contents import (
+    Contents,
+    Kind,
+    Variable,
+    arrays_of,
+    as_kind,
+    kind_of,
+    wavelengths_of,
+)
+from prismask.scenes.records import Record
+from prismask.scenes.selection import WAVELENGTH_NAMES, make_record
+
+if TYPE_CHECKING:
+    import xarray
+
+CONVENTIONS = "CF-1.11"
+
+_LONG_NAMES = {
+    "cube": "spectral radiance as a fraction of full scale",
+    "cube_std": "standard deviation of the cube",
+    "cube_lower": "lower end of the interval of the cube",
+    "cube_upper": "upper end of the interval of the cube",
+    "mask": "transmission of the coded aperture",
+    "measurement": "coded snapshot as a fraction of full scale",
+}
+_SPECTRAL = {*WAVELENGTH_NAMES, "band", "channel", "channels", "spectral", "c"}
+_ROWS = {"y", "row", "rows", "line", "lines", "height", "h", "lat", "latitude"}
+_COLUMNS = {"x", "column", "columns", "col", "cols", "sample", "samples", "width", "w"}
+_COLUMNS |= {"lon", "longitude"}
+
+
+def to_dataset(record: Record) -> xarray.Dataset:
+    """A record as a labelled dataset."""
+    import xarray
+
+    kind = kind_of(record)
+    wavelengths = wavelengths_of(record)
+    arrays = arrays_of(record)
+    variables: dict[str, Any] = {}
+    for name in (kind, *(name for name in arrays if name != kind)):
+        dims = ("wavelength", "y", "x")[-arrays[name].ndim :]
+        attrs = {"long_name": _LONG_NAMES[name], "units": "1"}
+        variables[name] = (dims, arrays[name], attrs)
+    others = [name for name in arrays if name != kind]
+    if others:
+        variables[kind][2]["ancillary_variables"] = " ".join(others)
+    coords: dict[str, Any] = {}
+    if wavelengths is not None:
+        about = {
+            "units": "nm",
+            "long_name": "centre wavelength of the band",
+            "standard_name": "radiation_wavelength",
+        }
+        coords["wavelength"] = ("wavelength", wavelengths, about)
+    attrs = {
+        "Conventions": CONVENTIONS,
+        "title": f"Prismask {kind}",
+        "source": f"Prismask {version('prismask')}",
+        "prismask_kind": kind,
+        "provenance": to_json(record.attrs),
+    }
+    return xarray.Dataset(variables, coords, attrs)
+
+
+def from_dataset(
+    dataset: xarray.Dataset, kind: Kind | None = None, variable: str | None = None
+) -> Record:
+    """The record in a dataset, from Prismask or from elsewhere.
+
+    Dimensions are brought to `wavelength, y, x` by their names where all are known (`band`,
+    `row`, `lon` … too), and are taken in that order otherwise.
+    """
+    return make_record(dataset_contents(dataset, "dataset"), kind, variable)
+
+
+def dataset_contents(dataset: xarray.Dataset, source: str) -> Contents:
+    """What a dataset holds; arrays stay unread until asked for."""
+    variables = {str(name): _variable(str(name), array) for name, array in dataset.items()}
+    wavelengths, units = _wavelengths(dataset)
+    return Contents(
+        source,
+        "NetCDF-4",
+        variables,
+        wavelengths,
+        units,
+        _attrs(dataset),
+        as_kind(dataset.attrs.get("prismask_kind")),
+    )
+
+
+def _variable(name: str, array: xarray.DataArray) -> Variable:
+    note = "" if array.dtype.kind in "fiub" else "not real numbers"
+    read = partial(_read, array)
+    return Variable(name, array.shape, str(array.dtype), read, note=note)
+
+
+def _read(array: xarray.DataArray) -> NDArray[Any]:
+    return np.asarray(_ordered(array).values)
+
+
+def _ordered(array: xarray.DataArray) -> xarray.DataArray:
+    """Wavelength, row, column, where the names of the dimensions tell."""
+    places = []
+    for dim in array.dims:
+        word = str(dim).lower()
+        places.append(
+            0 if word in _SPECTRAL else 1 if word in _ROWS else 2 if word in _COLUMNS else None
+        )
+    if None in places or len(set(places)) != len(places):
+        return array
+    order = sorted(zip(places, array.dims, strict=True), key=lambda pair: pair[0] or 0)
+    return array.transpose(*(dim for _, dim in order))
+
+
+def _wavelengths(dataset: xarray.Dataset) -> tuple[Any, str | None]:
+    for name, array in dataset.variables.items():
+        if str(name).lower() in WAVELENGTH_NAMES and array.ndim == 1 and array.dtype.kind in "fiu":
+            units = array.attrs.get("units")
+            return array.values, None if units is None else str(units)
+    return None, None
+
+
+def _attrs(dataset: xarray.Dataset) -> dict[str, Any]:
+    if "prismask_kind" in dataset.attrs:
+        return from_json(str(dataset.attrs.get("provenance", "{}")))
+    return {str(key): plain(value) for key, value in dataset.attrs.items()}

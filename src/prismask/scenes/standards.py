@@ -1,0 +1,103 @@
+"""Published colorimetric tables, taken from colour-science on first use and kept.
+
+Importing colour-science takes a second or two, warns about optional parts that are not
+installed, and changes how NumPy prints; none of this may leak into a program that only wants a
+picture, so the import happens here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from prismask.errors import MissingPartError
+
+Values = NDArray[np.float64]
+
+EQUAL_ENERGY = "E"
+"""The light with the same power at every wavelength."""
+
+
+@cache
+def observer() -> tuple[Values, Values]:
+    """CIE 1931 2° observer: wavelengths `(N,)` in nm and x̄, ȳ, z̄ as `(3, N)`."""
+    functions = _colour().MSDS_CMFS["CIE 1931 2 Degree Standard Observer"]
+    return _kept(functions.wavelengths), _kept(np.asarray(functions.values).T)
+
+
+def observer_at(wavelengths: ArrayLike) -> Values:
+    """x̄, ȳ, z̄ at `wavelengths (C,)` in nm, `(3, C)`; zero outside the table."""
+    at = np.asarray(wavelengths, dtype=np.float64)
+    known, functions = observer()
+    return np.stack([np.interp(at, known, row, left=0.0, right=0.0) for row in functions])
+
+
+@cache
+def illuminant_names() -> tuple[str, ...]:
+    """Names that `illuminant_at` accepts, such as `D65`, `A`, `FL2` or `LED-B3`."""
+    return tuple(str(name) for name in _colour().SDS_ILLUMINANTS)
+
+
+def illuminant_at(name: str, wavelengths: ArrayLike) -> Values:
+    """Relative power of a CIE illuminant at `wavelengths (C,)` in nm, largest value 1."""
+    from prismask.checks import choose
+
+    at = np.asarray(wavelengths, dtype=np.float64)
+    if name == EQUAL_ENERGY:
+        return np.ones_like(at)
+    known, power = _illuminant(choose(name, illuminant_names(), "illuminant"))
+    values = np.interp(at, known, power)
+    return np.asarray(values / values.max())
+
+
+@cache
+def _illuminant(name: str) -> tuple[Values, Values]:
+    table = _colour().SDS_ILLUMINANTS[name]
+    return _kept(table.wavelengths), _kept(table.values)
+
+
+@cache
+def _colour_checker() -> tuple[tuple[str, ...], Values, Values]:
+    chart = _colour().SDS_COLOURCHECKERS["ISO 17321-1"]
+    names = tuple(str(name) for name in chart)
+    wavelengths = _kept(chart[names[0]].wavelengths)
+    return names, wavelengths, _kept(np.stack([chart[name].values for name in names]))
+
+
+def colour_checker_names() -> tuple[str, ...]:
+    """Names of the 24 patches, row by row from "dark skin" to "black 2 (1.5 D)"."""
+    return _colour_checker()[0]
+
+
+def colour_checker_at(wavelengths: ArrayLike) -> Values:
+    """Measured reflectance of the 24 ColorChecker patches (ISO 17321-1), `(24, C)`."""
+    at = np.asarray(wavelengths, dtype=np.float64)
+    _, known, reflectances = _colour_checker()
+    return np.stack([np.interp(at, known, row) for row in reflectances])
+
+
+@cache
+def _colour() -> ModuleType:
+    import warnings
+
+    try:
+        with warnings.catch_warnings(), np.printoptions():
+            warnings.simplefilter("ignore")
+            import colour
+    except ImportError as error:
+        raise MissingPartError(
+            "colour-science is needed for colour and standard spectra; install it with "
+            "`pip install colour-science`."
+        ) from error
+    module: ModuleType = colour
+    return module
+
+
+def _kept(values: Any) -> Values:
+    array = np.array(values, dtype=np.float64)
+    array.flags.writeable = False
+    return array

@@ -1,0 +1,82 @@
+"""Numbers in files to the units Prismask works in: fractions of full scale, and nanometres."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismask.errors import FormatError, ValuesError
+
+FULL_SCALE = {"u1": 255, "u2": 65535, "i1": 127, "i2": 32767}
+"""What counts as 1 for each integer type that sensors and images use."""
+
+KAIST_FULL_SCALE = 65536
+"""TSA-Net's training files hold `img` and `img_expand` in 65536ths of full scale."""
+
+_NANOMETRES = {
+    "nm": 1.0, "nanometer": 1.0, "nanometers": 1.0, "nanometre": 1.0, "nanometres": 1.0,
+    "um": 1e3, "µm": 1e3, "μm": 1e3, "micron": 1e3, "microns": 1e3, "micrometer": 1e3,
+    "micrometers": 1e3, "micrometre": 1e3, "micrometres": 1e3,
+    "mm": 1e6, "m": 1e9, "angstrom": 0.1, "angstroms": 0.1, "å": 0.1,
+}  # fmt: skip
+
+
+def to_fraction(values: NDArray[Any]) -> NDArray[Any]:
+    """Values as fractions of full scale.
+
+    Floating-point values are taken as they stand. 8- and 16-bit integers are divided by the
+    largest number of their type. Integers that are only 0 and 1 (a binary mask) are taken as
+    they stand, whatever the type. Wider integers have no known full scale and are refused.
+    """
+    if values.dtype.kind not in "iu" or values.size == 0:
+        return values
+    low, high = int(values.min()), int(values.max())
+    if low >= 0 and high <= 1:
+        return values.astype(np.float32)
+    full = FULL_SCALE.get(values.dtype.str[1:])
+    if full is None:
+        raise ValuesError(
+            f"values are {values.dtype} from {low} to {high}, and such integers have no known "
+            "full scale. Divide them by it and store them as floating point, or use uint8 or "
+            "uint16, which are divided by 255 and 65535."
+        )
+    return values.astype(np.float32) / np.float32(full)
+
+
+def kaist_to_fraction(values: NDArray[Any]) -> NDArray[Any]:
+    """`img` and `img_expand` of TSA-Net files: 65536ths when large, else as any other array.
+
+    The test scenes hold fractions under the same name, so floating-point values are divided only
+    where they exceed 256, which no fraction does.
+    """
+    counts = values.dtype.str[1:] == "u2" or (
+        values.dtype.kind == "f" and values.size > 0 and values.max() > 256
+    )
+    if not counts:
+        return to_fraction(values)
+    scaled: NDArray[Any] = values.astype(np.result_type(values.dtype, np.float32))
+    scaled /= KAIST_FULL_SCALE
+    return scaled
+
+
+def to_nanometres(wavelengths: Any, units: str | None = None) -> NDArray[np.float64]:
+    """Wavelengths in nanometres, from the unit named in the file.
+
+    Without a unit, numbers that are all below 100 are taken as micrometres: no optical band lies
+    under 100 nm.
+    """
+    values = np.asarray(wavelengths, dtype=np.float64).reshape(-1)
+    word = (units or "").strip().lower()
+    if word in ("", "unknown", "1"):
+        factor = 1e3 if values.size and np.abs(values).max() < 100 else 1.0
+    elif word in _NANOMETRES:
+        factor = _NANOMETRES[word]
+    else:
+        raise FormatError(
+            f"wavelengths are in {units!r}; known are nm, µm, mm, m and Å. Give the wavelengths "
+            "yourself (wavelengths=…), in nanometres."
+        )
+    # 0.4533 µm is 453.3 nm, not 453.29999999999995.
+    return values if factor == 1.0 else np.round(values * factor, 6)

@@ -1,0 +1,93 @@
+"""A batch is a pure function of the seed and the step.
+
+Nothing is carried from one step to the next, so a run that was killed draws the same batches
+again, a failed step can be looked at afterwards, and every process of a distributed run knows
+the whole batch and takes its part of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from prismask.models.inputs import network_scale
+from prismask.optics.camera import CASSI
+from prismask.training.config import DataConfig
+from prismask.training.crops import CropPlan, SceneBank, draw_plan, to_device
+from prismask.training.masks import MaskSource
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one step learns from."""
+
+    cube: Tensor
+    """Truth `(B, C, H, W)`."""
+    measurement: Tensor
+    """Its snapshot `(B, H, L)`, noise included."""
+    mask: Tensor
+    """The mask that coded it, `(1|B, 1, H, W)`."""
+
+
+def seed_of(*parts: object) -> int:
+    """A 63-bit seed from any words and numbers; stable over machines and versions."""
+    digest = hashlib.sha256("/".join(str(part) for part in parts).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1
+
+
+class BatchMaker:
+    """Makes the batches of one scene set."""
+
+    def __init__(
+        self,
+        scenes: SceneBank,
+        masks: MaskSource,
+        camera: CASSI,
+        config: DataConfig,
+        seed: int,
+        count: int,
+        part: slice,
+    ) -> None:
+        self.scenes = scenes
+        self.masks = masks
+        self.camera = camera
+        self.config = config
+        self.seed = seed
+        self.count = count
+        self.part = part
+        self._host = torch.Generator()
+        self._device = torch.Generator(scenes.device)
+
+    def plan(self, step: int) -> CropPlan:
+        """Which crops step `step` uses."""
+        self._host.manual_seed(seed_of(self.seed, "crops", step))
+        return draw_plan(self.count, self.scenes.count, self.config, self._host)
+
+    @torch.no_grad()
+    def make(self, step: int) -> Batch:
+        """This process's part of the batch of step `step`."""
+        cube = self.scenes.cut(self.plan(step).slice(self.part))
+        self._device.manual_seed(seed_of(self.seed, "masks", step))
+        mask = self.masks.draw(self.count, self._host, self._device)
+        if mask.shape[0] > 1:
+            mask = mask[self.part]
+        measurement = self.camera.forward(cube, mask)
+        return Batch(cube, self._with_noise(measurement), mask)
+
+    def noise_generator(self, step: int, what: str) -> torch.Generator:
+        """The device generator, set to what step `step` uses for `what`."""
+        return self._device.manual_seed(seed_of(self.seed, what, step))
+
+    def _with_noise(self, measurement: Tensor) -> Tensor:
+        low, high = self.config.noise_std
+        if high <= 0:
+            return measurement
+        numbers = torch.rand(self.count, generator=self._host)[self.part]
+        std = to_device(low + (high - low) * numbers, measurement.device)[:, None, None]
+        shape = (self.count, *measurement.shape[1:])
+        noise = torch.randn(shape, generator=self._device, device=measurement.device)[self.part]
+        # σ is stated for a measurement scaled to the cube's range (2/C); this one is a plain sum.
+        return measurement + noise * std / network_scale(self.camera.bands)

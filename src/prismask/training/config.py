@@ -1,0 +1,351 @@
+"""What a training run is made of: frozen dataclasses, one table of a TOML file each.
+
+`read_config` refuses a key it does not know and names the nearest one; a file may name another
+as its `base` and only say what differs. `to_toml` writes the resolved configuration back, so a
+run folder says exactly what ran.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from prismask.checks import choose, nearest
+from prismask.errors import ConfigError, DataMissingError
+from prismask.models.posterior import PosteriorConfig
+from prismask.scenes.defaults import BANDS, SIZE, STEP
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Scenes and how they are cut."""
+
+    source: str = "cave"
+    """"cave" (the data folder's CAVE pack) or "synthetic" (made on the spot, no data needed)."""
+    folder: str = ""
+    """The data folder; empty: PRISMASK_DATA, then shared/data nearby."""
+    crop: int = SIZE
+    """Height and width of a training crop."""
+    scale: tuple[float, float] = (1.0, 2.0)
+    """Random enlargement of a crop; below 1 it is taken from a scene averaged 2×2."""
+    native_share: float = 0.0
+    """Share of crops left at the scene's own resolution, pixel for pixel."""
+    flip: bool = True
+    """Mirror crops at random."""
+    turn: bool = True
+    """Turn crops by random quarter turns."""
+    brightness: tuple[float, float] = (1.0, 1.0)
+    """Random factor on a crop's values."""
+    noise_std: tuple[float, float] = (0.0, 0.0)
+    """Gaussian measurement noise: each sample draws its σ from this range; the measurement is
+    scaled by 2/C when the noise is added, so σ is relative to the cube's range."""
+    synthetic_scenes: int = 6
+    """With source "synthetic": how many scenes for training (a third as many for validation)."""
+    synthetic_size: int = 96
+    """With source "synthetic": their height and width."""
+
+
+@dataclass(frozen=True)
+class MaskConfig:
+    """Where training masks come from."""
+
+    source: str = "train"
+    """A mask region of the split ("train", "single"), or "fabricated"."""
+    per: str = "batch"
+    """One mask m for a "batch" (the paper) or one for each "sample"."""
+    vary: bool = False
+    """Also turn, mirror, shift by up to half a pixel and bend the values of each mask."""
+    fabricated_share: float = 0.0
+    """Share of steps whose masks are cut from fabricated instruments instead of the region."""
+    fabricated_count: int = 16
+    """How many instruments are fabricated for that."""
+
+
+@dataclass(frozen=True)
+class CameraConfig:
+    """The camera that measures the crops."""
+
+    bands: int = BANDS
+    """Spectral bands."""
+    step: float = STEP
+    """Pixels a band."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The backbone f_θ."""
+
+    backbone: str = "srn"
+    """A name of `prismask.list_models()`."""
+    inputs: tuple[str, ...] = ()
+    """What it sees; empty: the backbone's own choice."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Passed to the backbone (width, blocks, …)."""
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """ℓ and the entropy term of L."""
+
+    kind: str = "l2"
+    """"l2": squared error (the paper); "rmse": its root, sample by sample."""
+    beta: float = 1e-5
+    """Weight β of the entropy term in φ-phases."""
+    entropy_sign: str = "elbo"
+    """"elbo" (−β·H) keeps g open; "paper" (+β·H) as printed."""
+
+
+@dataclass(frozen=True)
+class ScheduleConfig:
+    """How long, in which order, at which learning rates."""
+
+    mode: str = "bilevel"
+    """"bilevel"; "joint" (φ and θ together on ℓ, training set); "plain" (θ only)."""
+    batch: int = 8
+    """Crops a step, over all processes."""
+    epoch_crops: int = 1000
+    """Crops an epoch."""
+    epochs: int = 300
+    """Epochs in all, those of both phases counted; ignored with a budget."""
+    warmup_epochs: int = 20
+    """Epochs of θ alone on unperturbed masks before alternating."""
+    theta_epochs: int = 5
+    """Epochs of a θ-phase."""
+    phi_epochs: int = 3
+    """Epochs of a φ-phase."""
+    theta_rate: float = 4e-4
+    """Learning rate of θ."""
+    phi_rate: float = 1e-5
+    """Learning rate of φ."""
+    halve_every: int = 50
+    """Epochs after which both rates halve; with a budget they follow a cosine instead."""
+    budget: str = ""
+    """Wall-clock time such as "12min" or "90s": anneal to the end and stop when it is up."""
+    clip_gradient: float = 0.0
+    """Largest norm of θ's gradient; 0: unlimited."""
+
+
+@dataclass(frozen=True)
+class SpeedConfig:
+    """How it is computed."""
+
+    device: str = "auto"
+    """"auto", "cpu", "cuda", "cuda:1", "mps"."""
+    precision: str = "auto"
+    """"float32", "bf16", or "auto": bf16 on CUDA, float32 elsewhere."""
+    compile: bool = False
+    """`torch.compile` the network; pays from a few minutes of training on."""
+    ema: float = 0.0
+    """Decay of an exponential average of θ that is validated and kept; 0: off."""
+
+
+@dataclass(frozen=True)
+class OutputConfig:
+    """What is kept."""
+
+    checkpoint_every: int = 10
+    """Epochs between checkpoints."""
+    validate_every: int = 10
+    """Epochs between validations; 0: at the end only."""
+    log_every: int = 20
+    """Steps between lines of metrics.jsonl."""
+    compact: bool = False
+    """Store optimiser moments as bfloat16: a smaller checkpoint that resumes almost exactly."""
+    tensorboard: bool = False
+    """Also write TensorBoard event files (needs the package tensorboard)."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A whole run."""
+
+    name: str = "run"
+    """Name of the run; part of the records it leaves."""
+    seed: int = 0
+    """One seed reproduces the run."""
+    data: DataConfig = DataConfig()
+    masks: MaskConfig = MaskConfig()
+    camera: CameraConfig = CameraConfig()
+    model: ModelConfig = ModelConfig()
+    posterior: PosteriorConfig = field(default_factory=PosteriorConfig)
+    loss: LossConfig = LossConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    speed: SpeedConfig = SpeedConfig()
+    output: OutputConfig = OutputConfig()
+
+    def __post_init__(self) -> None:
+        choose(self.data.source, ("cave", "synthetic"), "data.source")
+        choose(self.masks.source, ("train", "single", "fabricated"), "masks.source")
+        choose(self.masks.per, ("batch", "sample"), "masks.per")
+        choose(self.loss.kind, ("l2", "rmse"), "loss.kind")
+        choose(self.loss.entropy_sign, ("elbo", "paper"), "loss.entropy_sign")
+        choose(self.schedule.mode, ("bilevel", "joint", "plain"), "schedule.mode")
+        choose(self.speed.precision, ("auto", "float32", "bf16"), "speed.precision")
+        learned = self.posterior.kind in ("gst", "conv")
+        if self.schedule.mode != "plain" and not learned:
+            raise ConfigError(
+                f"schedule.mode {self.schedule.mode!r} trains a variance network, but "
+                f"posterior.kind is {self.posterior.kind!r}: set posterior.kind to 'gst' or "
+                "'conv', or schedule.mode to 'plain'."
+            )
+        if self.schedule.mode == "plain" and learned:
+            raise ConfigError(
+                f"posterior.kind {self.posterior.kind!r} needs schedule.mode 'bilevel' or 'joint'; "
+                "'plain' would leave it untrained."
+            )
+        if min(self.schedule.batch, self.schedule.epoch_crops, self.data.crop) < 1:
+            raise ConfigError("batch, epoch_crops and crop must be at least 1.")
+        parse_budget(self.schedule.budget)
+
+
+def parse_budget(text: str) -> float | None:
+    """`"12min"`, `"90s"`, `"1.5h"` → seconds; empty → None."""
+    if not text:
+        return None
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|sec|min|h)\s*", text)
+    if not found or float(found[1]) <= 0:
+        raise ConfigError(f"budget {text!r} is not a time; write '90s', '12min' or '1.5h'.")
+    return float(found[1]) * {"s": 1, "sec": 1, "min": 60, "h": 3600}[found[2]]
+
+
+def read_config(path: Path | str, overrides: list[str] | tuple[str, ...] = ()) -> TrainConfig:
+    """Read a TOML file, apply `key=value` overrides (`schedule.batch=4`), check everything."""
+    table = _read_table(Path(path))
+    for override in overrides:
+        _override(table, override)
+    return from_table(table, str(path))
+
+
+def _read_table(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """A file's tables over those of the file its `base` names (relative to itself)."""
+    if not path.is_file():
+        raise DataMissingError(f"no configuration at {path}. The shipped ones are in configs/.")
+    if path.resolve() in seen:
+        raise ConfigError(f"{path} is its own base.")
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    base = table.pop("base", None)
+    if base is None:
+        return table
+    if not isinstance(base, str):
+        raise ConfigError(f"{path}: base = {base!r} should be the path of another configuration.")
+    return _merged(_read_table(path.parent / base, (*seen, path.resolve())), table)
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        both = isinstance(under, dict) and isinstance(value, dict)
+        merged[key] = {**under, **value} if both else value  # type: ignore[dict-item]
+    return merged
+
+
+def from_table(table: dict[str, Any], origin: str = "configuration") -> TrainConfig:
+    """A checked configuration from nested dictionaries."""
+    config: TrainConfig = _build(TrainConfig, table, origin, "")
+    return config
+
+
+def to_toml(config: TrainConfig) -> str:
+    """The resolved configuration as TOML."""
+    lines, tables = [], []
+    for key, value in asdict(config).items():
+        if isinstance(value, dict):
+            body = [f"{k} = {_toml_value(v)}" for k, v in value.items()]
+            tables.append("\n".join([f"[{key}]", *body]))
+        else:
+            lines.append(f"{key} = {_toml_value(value)}")
+    return "\n\n".join(["\n".join(lines), *tables]) + "\n"
+
+
+def difference(one: TrainConfig, other: TrainConfig) -> list[str]:
+    """Dotted keys whose values differ, with both values."""
+    first, second = _flatten(asdict(one)), _flatten(asdict(other))
+    return [
+        f"{key}: {first.get(key)!r} → {second.get(key)!r}"
+        for key in sorted(first.keys() | second.keys())
+        if first.get(key) != second.get(key)
+    ]
+
+
+def with_changes(config: TrainConfig, **tables: dict[str, Any]) -> TrainConfig:
+    """A copy with some keys of some tables replaced."""
+    changed = {name: replace(getattr(config, name), **keys) for name, keys in tables.items()}
+    return replace(config, **changed)
+
+
+def _flatten(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, dict) and value:
+            flat.update(_flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _override(table: dict[str, Any], text: str) -> None:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"override {text!r} is not key=value, such as schedule.batch=4.")
+    *parents, last = key.strip().split(".")
+    for parent in parents:
+        table = table.setdefault(parent, {})
+        if not isinstance(table, dict):
+            raise ConfigError(f"override {text!r}: {parent!r} is a value, not a table.")
+    try:
+        table[last] = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        table[last] = value  # a bare word is a string
+
+
+def _build(kind: type[Any], table: dict[str, Any], origin: str, prefix: str) -> Any:
+    hints = get_type_hints(kind)
+    known = [entry.name for entry in fields(kind)]
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in known:
+            raise ConfigError(
+                f"{origin}: unknown key {prefix}{key!s}.{nearest(key, known)} "
+                f"Known here: {', '.join(known)}."
+            )
+        values[key] = _convert(value, hints[key], origin, f"{prefix}{key}")
+    return kind(**values)
+
+
+def _convert(value: Any, hint: Any, origin: str, key: str) -> Any:
+    if is_dataclass(hint) and isinstance(hint, type):
+        if not isinstance(value, dict):
+            raise ConfigError(f"{origin}: {key} is a table; write [{key}] and its keys below.")
+        return _build(hint, value, origin, f"{key}.")
+    if hint == dict[str, Any] and isinstance(value, dict):
+        return value
+    if hint == tuple[float, float] and isinstance(value, list | tuple) and len(value) == 2:
+        return tuple(float(v) for v in value)
+    if hint == tuple[str, ...] and isinstance(value, list | tuple):
+        return tuple(str(v) for v in value)
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(hint, type) and type(value) is hint:
+        return value
+    wanted = getattr(hint, "__name__", str(hint))
+    raise ConfigError(f"{origin}: {key} = {value!r} should be of type {wanted}.")
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml_value(v) for v in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} = {_toml_value(v)}" for k, v in value.items()) + "}"
+    return repr(value)

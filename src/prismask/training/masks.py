@@ -1,0 +1,58 @@
+"""Training masks: crops of a calibrated region, of one mask, or of fabricated instruments."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from prismask.errors import ConfigError
+from prismask.optics.variation import vary
+from prismask.training.config import MaskConfig
+
+
+class MaskSource:
+    """Draws masks `(1|B, 1, h, w)` on the device from large masks that stay there."""
+
+    def __init__(
+        self,
+        region: Tensor | None,
+        fabricated: Tensor | None,
+        size: tuple[int, int],
+        config: MaskConfig,
+    ) -> None:
+        if region is None and fabricated is None:
+            raise ConfigError("training needs a mask region or fabricated masks.")
+        self.size = size
+        self.config = config
+        self.region = None if region is None else region[None]
+        self.fabricated = fabricated
+        for planes in (self.region, self.fabricated):
+            if planes is not None and (planes.shape[-2] < size[0] or planes.shape[-1] < size[1]):
+                raise ConfigError(
+                    f"a mask of {size[0]}×{size[1]} does not fit into the training region of "
+                    f"{planes.shape[-2]}×{planes.shape[-1]}. Use a smaller data.crop."
+                )
+
+    def draw(self, count: int, host: torch.Generator, device: torch.Generator) -> Tensor:
+        """One mask for the batch, or `count` of them (`masks.per`); varied if so configured."""
+        many = count if self.config.per == "sample" else 1
+        # Numbers are drawn whatever is switched on, so a change of one option moves nothing else.
+        numbers = torch.rand(many, 4, generator=host)
+        planes = self._planes(float(numbers[0, 3]))
+        height, width = self.size
+        plane = (numbers[:, 0] * planes.shape[0]).long()
+        row = (numbers[:, 1] * (planes.shape[1] - height + 1)).long()
+        column = (numbers[:, 2] * (planes.shape[2] - width + 1)).long()
+        places = zip(plane.tolist(), row.tolist(), column.tolist(), strict=True)
+        masks = torch.stack([planes[p, r : r + height, c : c + width] for p, r, c in places])[
+            :, None
+        ]
+        return vary(masks, device) if self.config.vary else masks
+
+    def _planes(self, number: float) -> Tensor:
+        if self.region is None:
+            assert self.fabricated is not None
+            return self.fabricated
+        if self.fabricated is not None and number < self.config.fabricated_share:
+            return self.fabricated
+        return self.region

@@ -1,0 +1,140 @@
+"""A run from start to finish: set up, take up a checkpoint if there is one, fit, keep."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from prismask.errors import OutputExistsError
+from prismask.training.batches import BatchMaker, seed_of
+from prismask.training.checkpoint import load_checkpoint
+from prismask.training.config import TrainConfig, to_toml
+from prismask.training.distributed import World, join_world, leave_world
+from prismask.training.loop import Report, Training, Validate, fit
+from prismask.training.setup import Prepared, build_model, choose_device, prepare
+from prismask.training.state import TrainState, new_state
+
+log = logging.getLogger(__name__)
+
+MakeValidate = Callable[[TrainConfig, Prepared], Validate]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call of `train` left behind."""
+
+    state: TrainState
+    finished: bool
+    """False when it only paused (`stop_after`)."""
+    folder: Path | None
+
+
+def train(
+    config: TrainConfig,
+    folder: Path | str | None = None,
+    *,
+    resume: bool = False,
+    make_validate: MakeValidate | None = None,
+    report: Report | None = None,
+    stop_after: float | None = None,
+) -> Outcome:
+    """Train as configured; everything worth keeping goes to `folder`.
+
+    resume: go on from the folder's checkpoint (a folder without one starts afresh).
+    make_validate: builds the validation that selection uses; it comes from outside because
+        metrics live to the right of training.
+    report: called with each line that also goes to metrics.jsonl.
+    stop_after: pause with a checkpoint after so many seconds of this call.
+    """
+    device = choose_device(config.speed.device, World().local_rank)
+    world = join_world(device)
+    if world.size > 1 and device.type == "cuda":
+        device = choose_device("cuda", world.local_rank)
+        torch.cuda.set_device(device)
+    try:
+        place = None if folder is None else Path(folder)
+        prepared = prepare(config, device)
+        state = new_state(build_model(config, device), config)
+        _open_folder(place, config, prepared, state, resume, world)
+        part = world.part(config.schedule.batch)
+        run = Training(
+            config=config,
+            camera=prepared.camera,
+            training=_batches(config, prepared, prepared.train_scenes, "training", part),
+            validation=_batches(config, prepared, prepared.validation_scenes, "validation", part),
+            device=device,
+            world=world,
+            folder=place,
+            validate=make_validate(config, prepared) if make_validate else None,
+            report=report,
+            record=prepared.record,
+            stop_after=stop_after,
+        )
+        finished = fit(state, run)
+    finally:
+        leave_world()
+    return Outcome(state, finished, place)
+
+
+def _batches(
+    config: TrainConfig, prepared: Prepared, scenes: torch.Tensor, name: str, part: slice
+) -> BatchMaker:
+    return BatchMaker(
+        prepared.bank(scenes, config),
+        prepared.masks,
+        prepared.camera,
+        config.data,
+        seed_of(config.seed, name),
+        config.schedule.batch,
+        part,
+    )
+
+
+def _open_folder(
+    folder: Path | None,
+    config: TrainConfig,
+    prepared: Prepared,
+    state: TrainState,
+    resume: bool,
+    world: World,
+) -> None:
+    """Make the run folder, or take up what lies in it."""
+    if folder is None:
+        return
+    checkpoint = folder / "checkpoint.safetensors"
+    if checkpoint.exists() or (folder / "metrics.jsonl").exists():
+        if not resume:
+            raise OutputExistsError(
+                f"{folder} already holds a run. Go on with it (--resume), or use another folder."
+            )
+        if checkpoint.exists():
+            load_checkpoint(checkpoint, state, config)
+            log.info("resumed at step %d", state.step)
+    if not world.is_first:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.toml").write_text(to_toml(config), encoding="utf-8")
+    facts: dict[str, Any] = {**prepared.record, "batch": config.schedule.batch}
+    (folder / "run.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    _forget_after(folder / "metrics.jsonl", state.step)
+
+
+def _forget_after(path: Path, step: int) -> None:
+    """Drop lines of steps that will be done again, and a line cut short by a kill."""
+    if not path.exists():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            known = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if known["step"] <= step:
+            kept.append(line)
+    path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")

@@ -1,0 +1,227 @@
+"""From a configuration to everything a run needs: device, scenes, masks, model, records."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from prismask import __version__
+from prismask.errors import ConfigError, DeviceError
+from prismask.models.network import Reconstructor
+from prismask.models.registry import create_model
+from prismask.optics.camera import CASSI
+from prismask.optics.fabricate import fabricate_mask, random_aperture
+from prismask.optics.masks import MaskRegion
+from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
+from prismask.scenes.records import array_hash
+from prismask.training.batches import seed_of
+from prismask.training.config import TrainConfig
+from prismask.training.crops import SceneBank
+from prismask.training.masks import MaskSource
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What was loaded for a run."""
+
+    camera: CASSI
+    train_scenes: Tensor
+    """`(N, C, H, W)` on the device."""
+    validation_scenes: Tensor
+    """The scenes of φ-phases and of selection."""
+    region: MaskRegion | None
+    """Where training masks are cut from, if not fabricated."""
+    masks: MaskSource
+    record: dict[str, Any]
+    """Hashes, names and versions for the run folder and the weights."""
+
+    def bank(self, scenes: Tensor, config: TrainConfig) -> SceneBank:
+        """Scenes ready to be cropped."""
+        return SceneBank(scenes, config.data.crop, config.data.scale[0])
+
+
+def choose_device(name: str, local_rank: int = 0) -> torch.device:
+    """ "auto" takes CUDA, then Apple's MPS, then the CPU; a device asked for must be there."""
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda", local_rank)
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise DeviceError(f"{name!r} is no device; use auto, cpu, cuda, cuda:1 or mps.") from error
+    if device.type == "cuda":
+        count = torch.cuda.device_count()
+        if (device.index or 0) >= count:
+            raise DeviceError(
+                f"device {name!r} was asked for, but this machine has {count} CUDA devices. "
+                'Use speed.device = "auto" or "cpu".'
+            )
+        return device if device.index is not None else torch.device("cuda", local_rank)
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise DeviceError("device 'mps' was asked for, but this machine has none; use 'auto'.")
+    return device
+
+
+def prepare(config: TrainConfig, device: torch.device) -> Prepared:
+    """Load scenes and masks onto the device and check that they fit the configuration."""
+    camera = CASSI.from_step(config.camera.bands, config.camera.step)
+    train, validation, names = _scenes(config)
+    if len(train) < 1 or len(validation) < 1:
+        raise ConfigError("training needs at least one training and one validation scene.")
+    region = _mask_region(config)
+    size = camera.mask_size((config.data.crop, config.data.crop))
+    pixels = None if region is None else torch.tensor(region.values, device=device)
+    needs_fabricated = region is None or config.masks.fabricated_share > 0
+    fabricated = _fabricated(config, size).to(device) if needs_fabricated else None
+    record = {
+        "name": config.name,
+        "seed": config.seed,
+        "wavelengths_nm": list(wavelengths(config.camera.bands)),
+        "step_px": config.camera.step,
+        "data": {"source": config.data.source, **names},
+        "scenes_sha256": {"train": array_hash(train), "validation": array_hash(validation)},
+        "masks": _mask_record(region, config),
+        "versions": versions(),
+        "commit": commit(),
+        "device": device_name(device),
+    }
+    return Prepared(
+        camera,
+        torch.from_numpy(train).to(device),
+        torch.from_numpy(validation).to(device),
+        region,
+        MaskSource(pixels, fabricated, size, config.masks),
+        record,
+    )
+
+
+def build_model(config: TrainConfig, device: torch.device) -> Reconstructor:
+    """The configured network with its seeded start."""
+    posterior = config.posterior.as_dict()
+    model = create_model(
+        config.model.backbone,
+        bands=config.camera.bands,
+        mask_posterior=posterior.pop("kind"),
+        inputs=config.model.inputs or None,
+        posterior_options=posterior,
+        seed=seed_of(config.seed, "weights"),
+        **config.model.options,
+    )
+    model.to(device)
+    if device.type == "cuda":
+        # Convolutions in bf16 run on tensor cores in this layout.
+        model.backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model
+
+
+def wavelengths(bands: int) -> tuple[float, ...]:
+    """The field's wavelengths for 28 bands, else as many equal steps over the same range."""
+    if bands == BANDS:
+        return WAVELENGTHS_NM
+    return tuple(np.linspace(WAVELENGTHS_NM[0], WAVELENGTHS_NM[-1], bands).round(3).tolist())
+
+
+def _scenes(config: TrainConfig) -> tuple[Any, Any, dict[str, list[str]]]:
+    grid = wavelengths(config.camera.bands)
+    if config.data.source == "synthetic":
+        from prismask.scenes.random_scenes import random_scene
+
+        size = (config.data.synthetic_size,) * 2
+        count = config.data.synthetic_scenes
+        total = count + max(1, count // 3)
+        made = [random_scene(config.seed * 1000 + i, size, grid).values for i in range(total)]
+        names = [f"synthetic{i:02d}" for i in range(total)]
+        split = {"train": names[:count], "validation": names[count:]}
+        return np.stack(made[:count]), np.stack(made[count:]), split
+    from prismask.scenes.datasets import data_folder, load_scenes, read_split
+
+    folder = data_folder(config.data.folder or None)
+    groups = read_split(folder)
+    loaded = {
+        group: load_scenes(folder, group, wavelengths=grid) for group in ("train", "validation")
+    }
+    split = {"train": list(groups.train), "validation": list(groups.validation)}
+    return (
+        np.stack([cube.values for cube in loaded["train"].values()]),
+        np.stack([cube.values for cube in loaded["validation"].values()]),
+        split,
+    )
+
+
+def _mask_region(config: TrainConfig) -> MaskRegion | None:
+    if config.masks.source == "fabricated":
+        return None
+    from prismask.scenes.datasets import data_folder, load_mask_file, read_split
+
+    folder = data_folder(config.data.folder or None)
+    place = read_split(folder).masks[config.masks.source]
+    mask = load_mask_file(folder, place.file)
+    return MaskRegion.of(mask, place.rows, place.columns, Path(place.file).stem)
+
+
+def _fabricated(config: TrainConfig, size: tuple[int, int]) -> Tensor:
+    generator = torch.Generator().manual_seed(seed_of(config.seed, "fabricated"))
+    # Half as large again as a crop, so that one instrument gives many masks.
+    larger = (size[0] * 3 // 2, size[1] * 3 // 2)
+    made = [
+        fabricate_mask(larger, generator, random_aperture(generator))
+        for _ in range(config.masks.fabricated_count)
+    ]
+    return torch.stack(made)
+
+
+def _mask_record(region: MaskRegion | None, config: TrainConfig) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "source": config.masks.source,
+        "vary": config.masks.vary,
+        "fabricated_share": 1.0 if region is None else config.masks.fabricated_share,
+    }
+    if region is not None:
+        facts |= {
+            "name": region.name,
+            "source_hash": region.source_hash,
+            "rows": list(region.rows),
+            "columns": list(region.columns),
+        }
+    return facts
+
+
+def versions() -> dict[str, str]:
+    """What computed it."""
+    return {
+        "prismask": __version__,
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def commit() -> str:
+    """The commit this code was run from, with a + when files were changed; else "unknown"."""
+    here = Path(__file__).resolve().parent
+    try:
+        head = subprocess.run(
+            ["git", "-C", str(here), "describe", "--always", "--dirty=+", "--abbrev=12"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return head.stdout.strip() or "unknown"
+
+
+def device_name(device: torch.device) -> str:
+    """What people call the device."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return platform.processor() or device.type

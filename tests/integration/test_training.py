@@ -1,0 +1,281 @@
+"""Training as a whole: it learns, phases keep apart, a kill loses nothing, two make one."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_training import tiny_config
+
+from prismask.errors import DivergedError, OutputExistsError, WeightsError
+from prismask.models.weights import load_weights
+from prismask.training import loop
+from prismask.training.checkpoint import load_checkpoint
+from prismask.training.config import TrainConfig, with_changes
+from prismask.training.run import train
+from prismask.training.setup import build_model
+from prismask.training.state import new_state
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    """Bitwise comparisons need the same order of additions."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_loss_falls_and_g_moves_only_in_phi_phases(tmp_path: Path) -> None:
+    seen: list[tuple[str, bool, bool]] = []
+    original = loop.Stepper.__call__
+
+    def watched(self: loop.Stepper, phase: Any) -> Any:
+        model = self.state.model
+        theta = [p.detach().clone() for p in model.backbone.parameters()]
+        phi = [p.detach().clone() for p in model.posterior.parameters()]
+        result = original(self, phase)
+        moved_theta = any(
+            not torch.equal(a, b) for a, b in zip(theta, model.backbone.parameters(), strict=True)
+        )
+        moved_phi = any(
+            not torch.equal(a, b) for a, b in zip(phi, model.posterior.parameters(), strict=True)
+        )
+        seen.append((phase, moved_theta, moved_phi))
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop.Stepper, "__call__", watched)
+        outcome = train(tiny_config(), tmp_path / "run")
+    assert outcome.finished
+    assert {phase for phase, _, _ in seen} == {"warmup", "theta", "phi"}
+    for phase, moved_theta, moved_phi in seen:
+        assert moved_theta is (phase != "phi")
+        assert moved_phi is (phase == "phi")
+    lines = [line for line in metrics(tmp_path / "run") if line["event"] == "step"]
+    first = sum(line["loss"] for line in lines[:4])
+    last = sum(line["loss"] for line in lines[-4:])
+    assert last < 0.6 * first
+    for name in ("config.toml", "run.json", "checkpoint.safetensors"):
+        assert (tmp_path / "run" / name).is_file()
+
+
+@pytest.mark.parametrize("mode", ["joint", "plain"])
+def test_other_modes(mode: str) -> None:
+    kind = "gst" if mode == "joint" else "fixed"
+    config = tiny_config(schedule={"mode": mode, "epochs": 2}, posterior={"kind": kind})
+    before = build_model(config, torch.device("cpu")).posterior.state_dict()
+    after = train(config).state.model.posterior.state_dict()
+    assert same_weights(before, after) is (mode == "plain")
+
+
+def test_budget_ends_annealed_and_in_time() -> None:
+    lines: list[dict[str, Any]] = []
+    start = time.perf_counter()
+    config = tiny_config(schedule={"budget": "3s"})
+    train(config, report=lines.append)
+    assert time.perf_counter() - start < 10
+    steps = [line for line in lines if line["event"] == "step"]
+    assert steps[0]["rate"] > 0.9 * config.schedule.theta_rate
+    assert steps[-1]["rate"] < 0.05 * config.schedule.theta_rate
+
+
+def test_pause_and_go_on_equals_one_go(tmp_path: Path) -> None:
+    config = tiny_config()
+    whole = train(config, tmp_path / "whole").state
+    calls = 0
+    while not train(config, tmp_path / "parts", resume=True, stop_after=1e-9).finished:
+        calls += 1
+        assert calls < 50
+    assert calls > 5
+    resumed = train(config, tmp_path / "parts", resume=True).state
+    assert same_weights(whole.model.state_dict(), resumed.model.state_dict())
+    steps = [line["step"] for line in metrics(tmp_path / "parts")]
+    assert steps == sorted(set(steps)), "no step is logged twice"
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_resumes_bit_for_bit(tmp_path: Path) -> None:
+    whole = train(tiny_config(), tmp_path / "whole").state
+    folder = tmp_path / "killed"
+    command = [sys.executable, str(HERE / "tiny_training.py"), str(folder)]
+    kills = 0
+    for wait_for in (3, 17, 30):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and process.poll() is None:
+            path = folder / "metrics.jsonl"
+            if path.exists() and len(path.read_text().splitlines()) >= wait_for:
+                break
+            time.sleep(0.002)
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+            kills += 1
+        process.wait()
+    assert kills >= 2
+    subprocess.run(command, check=True)
+    state = new_state(build_model(tiny_config(), torch.device("cpu")), tiny_config())
+    load_checkpoint(folder / "checkpoint.safetensors", state, tiny_config())
+    assert state.step == whole.step
+    assert same_weights(whole.model.state_dict(), state.model.state_dict())
+    assert whole.average is not None
+    assert state.average is not None
+    assert same_weights(whole.average, state.average)
+    assert not list(folder.glob("*prismask-part*")) or len(list(folder.iterdir())) < 12
+
+
+def test_foreign_and_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
+    config = tiny_config(schedule={"epochs": 2})
+    train(config, tmp_path / "run")
+    with pytest.raises(OutputExistsError, match="--resume"):
+        train(config, tmp_path / "run")
+    other = with_changes(config, schedule={"batch": 2})
+    with pytest.raises(WeightsError, match=r"schedule\.batch: 4 → 2"):
+        train(other, tmp_path / "run", resume=True)
+    quieter = with_changes(config, output={"log_every": 5})
+    assert train(quieter, tmp_path / "run", resume=True).finished
+    path = tmp_path / "run" / "checkpoint.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(WeightsError, match="damaged"):
+        train(config, tmp_path / "run", resume=True)
+
+
+def test_compact_checkpoint_is_smaller_and_resumes_closely(tmp_path: Path) -> None:
+    plain, small = (
+        tiny_config(output={"compact": c}, schedule={"epochs": 4}) for c in (False, True)
+    )
+    train(plain, tmp_path / "plain")
+    train(small, tmp_path / "small")
+    sizes = [(tmp_path / n / "checkpoint.safetensors").stat().st_size for n in ("plain", "small")]
+    assert sizes[1] < 0.95 * sizes[0]
+    longer = tiny_config(output={"compact": True})
+    whole = train(longer, tmp_path / "whole").state
+    train(longer, tmp_path / "parts", stop_after=1e-9)
+    resumed = train(longer, tmp_path / "parts", resume=True).state
+    for one, other in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
+        assert torch.allclose(one, other, atol=2e-2)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
+    def poison(line: dict[str, Any]) -> None:
+        if line["step"] == 9:
+            raise_nan.append(True)
+
+    raise_nan: list[bool] = []
+    original = loop.reconstruction_loss
+
+    def loss(estimate: torch.Tensor, truth: torch.Tensor, kind: str) -> torch.Tensor:
+        value = original(estimate, truth, kind)
+        return value * math.nan if raise_nan else value
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "reconstruction_loss", loss)
+        with pytest.raises(DivergedError, match=r"step 9 \(seed 0.*checkpoint.safetensors"):
+            train(tiny_config(), tmp_path / "run", report=poison)
+    told = json.loads((tmp_path / "run" / "diverged.json").read_text())
+    assert told["step"] == 9
+    assert len(told["crops"]["scene"]) == 4
+    assert train(tiny_config(), tmp_path / "run", resume=True).finished
+
+
+def test_best_weights_by_validation_are_kept(tmp_path: Path) -> None:
+    scores = iter([1.0, 3.0, 2.0, 2.5])
+    kept: list[float] = []
+
+    def make_validate(config: TrainConfig, prepared: Any) -> Any:
+        def validate(model: Any) -> dict[str, float]:
+            kept.append(float(model.backbone.head.weight.detach().sum()))
+            return {"score": next(scores)}
+
+        return validate
+
+    config = tiny_config(output={"validate_every": 3})
+    outcome = train(config, tmp_path / "run", make_validate=make_validate)
+    assert outcome.state.best_score == 3.0
+    model = load_weights(tmp_path / "run" / "weights.safetensors")
+    assert float(model.backbone.head.weight.detach().sum()) == pytest.approx(kept[1], abs=0.02)
+    assert model.record["validation"] == {"score": 3.0}
+    assert model.record["masks"]["source"] == "fabricated"
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def launch(folder: Path, processes: int, config: Path) -> list[subprocess.Popen[str]]:
+    shared = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    shared |= {"OMP_NUM_THREADS": "1", "WORLD_SIZE": str(processes)}
+    command = [sys.executable, "-m", "prismask.training", str(config), "--out", str(folder)]
+    return [
+        subprocess.Popen(
+            command,
+            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(processes)
+    ]
+
+
+def write_config(tmp_path: Path, config: TrainConfig) -> Path:
+    from prismask.training.config import to_toml
+
+    path = tmp_path / "tiny.toml"
+    path.write_text(to_toml(config), encoding="utf-8")
+    return path
+
+
+@pytest.mark.slow
+def test_two_processes_equal_one_with_the_joined_batch(tmp_path: Path) -> None:
+    config = tiny_config()
+    path = write_config(tmp_path, config)
+    outputs = [p.communicate(timeout=240)[0] for p in launch(tmp_path / "two", 2, path)]
+    assert "finished" in outputs[0], outputs[0]
+    one = train(config, tmp_path / "one").state
+    two = new_state(build_model(config, torch.device("cpu")), config)
+    load_checkpoint(tmp_path / "two" / "checkpoint.safetensors", two, config)
+    assert two.step == one.step
+    for name, value in one.model.state_dict().items():
+        assert torch.allclose(value, two.model.state_dict()[name], atol=2e-5), name
+
+
+@pytest.mark.slow
+def test_a_rank_that_dies_ends_the_others(tmp_path: Path) -> None:
+    config = tiny_config(schedule={"epochs": 100_000})
+    path = write_config(tmp_path, config)
+    first, second = launch(tmp_path / "run", 2, path)
+    checkpoint = tmp_path / "run" / "checkpoint.safetensors"
+    deadline = time.monotonic() + 120
+    while not checkpoint.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    second.kill()
+    second.wait()
+    output = first.communicate(timeout=120)[0]
+    assert first.returncode == 3, output
+    assert "another process of this run is gone" in output
+    state = new_state(build_model(config, torch.device("cpu")), config)
+    load_checkpoint(checkpoint, state, config)
+    assert state.step > 0

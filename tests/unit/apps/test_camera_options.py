@@ -1,0 +1,75 @@
+"""Options to cameras: what is given wins, contradictions are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prismask.apps.camera_options import CameraOptions, build_camera
+from prismask.apps.numbers import parse_numbers
+from prismask.errors import ConfigError
+from prismask.optics.camera import CASSI
+from prismask.optics.simulate import camera_attrs
+from prismask.scenes.defaults import BANDS, STEP, WAVELENGTHS_NM
+
+
+def test_nothing_given_is_the_default_camera() -> None:
+    assert build_camera(CameraOptions()) == CASSI.from_step(BANDS, STEP)
+
+
+def test_the_cube_knows_its_bands() -> None:
+    assert build_camera(CameraOptions(), bands=5) == CASSI.from_step(5)
+
+
+def test_step_bands_axis_and_design() -> None:
+    options = CameraOptions(bands=4, step=-1.5, axis="height", design="dual")
+    assert build_camera(options) == CASSI.from_step(4, -1.5, "height", "dual")
+
+
+def test_offsets_set_the_bands() -> None:
+    assert build_camera(CameraOptions(offsets="-1,0, 2.5")).offsets == (0.0, 1.0, 3.5)
+
+
+def test_wavelengths_set_the_bands() -> None:
+    assert build_camera(CameraOptions(wavelengths="450,500,550")).bands == 3
+
+
+def test_polynomial_uses_the_wavelengths() -> None:
+    options = CameraOptions(polynomial="-45,0.1", wavelengths="450,500,560")
+    assert build_camera(options).offsets == (0.0, 5.0, 11.0)
+    default = build_camera(CameraOptions(polynomial="0,0.25"))
+    assert default.extent == pytest.approx(0.25 * (WAVELENGTHS_NM[-1] - WAVELENGTHS_NM[0]), abs=1)
+
+
+def test_notes_in_the_snapshot_count_until_an_option_speaks() -> None:
+    noted = CASSI((0.0, 1.5, 4.0), "height", "dual")
+    attrs = camera_attrs(noted)
+    assert build_camera(CameraOptions(), attrs=attrs) == noted
+    assert build_camera(CameraOptions(axis="width"), attrs=attrs).axis == "width"
+    assert build_camera(CameraOptions(bands=6), attrs=attrs) == CASSI.from_step(6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (CameraOptions(step=2, offsets="0,2"), "--step and --offsets both"),
+        (CameraOptions(bands=3, offsets="0,2"), "--bands says 3, but --offsets describes 2"),
+        (CameraOptions(bands=3, wavelengths="450,460"), "lists 2 bands, but the camera has 3"),
+        (CameraOptions(polynomial="0,1", bands=5), "needs the wavelength of each band"),
+        (CameraOptions(offsets="1,two"), "give numbers separated by commas"),
+    ],
+)
+def test_contradictions_are_told(options: CameraOptions, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        build_camera(options)
+
+
+def test_numbers_may_come_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "wavelengths.txt"
+    file.write_text("450\n460.5\n470,480\n")
+    assert parse_numbers(str(file), "--wavelengths") == (450.0, 460.5, 470.0, 480.0)
+    binary = tmp_path / "junk.bin"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="no readable text file"):
+        parse_numbers(str(binary), "--wavelengths")

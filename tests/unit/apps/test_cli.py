@@ -1,0 +1,141 @@
+"""The command line in-process: exit codes, sentences, and that nothing heavy is imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from prismask import __version__
+from prismask.apps import cli
+from prismask.apps.info import as_text
+from prismask.errors import FormatError
+
+PRISMASK = [sys.executable, "-m", "prismask"]
+COMMANDS = ("demo", "info", "simulate", "reconstruct", "render", "evaluate-pair", "convert")
+
+
+def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--help"]) == 0
+    shown = capsys.readouterr().out
+    for name in COMMANDS:
+        assert name in shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_every_option(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert cli.run([name, "--help"]) == 0
+    options = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    assert options
+    for line in options:
+        words = line.strip("│ *").split()
+        explained = [word for word in words if word.islower() and not word.startswith("-")]
+        assert len(explained) >= 2, f"{name}: no explanation in {line!r}"
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["--version"]) == 0
+    assert capsys.readouterr().out.strip() == __version__
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    times = []
+    for _ in range(5):
+        started = time.perf_counter()
+        subprocess.run([*PRISMASK, "--help"], capture_output=True, check=True)
+        times.append(time.perf_counter() - started)
+    assert min(times) < 0.5
+    code = (
+        "import sys; from prismask.apps import cli; cli.run(['--help']);"
+        "heavy = {'torch', 'xarray', 'colour', 'matplotlib', 'scipy', 'h5py', 'PIL', 'pandas'};"
+        "sys.exit(str(sorted(heavy & set(sys.modules))) if heavy & set(sys.modules) else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["recnstruct"], 'Did you mean "reconstruct"?'),
+        (["info", "x.nc", "--jsn"], "Did you mean --json?"),
+        (["info"], "requires an argument"),
+        (["info", "not-there.nc"], "not-there.nc does not exist"),
+        (["demo", "--size", "many"], "unable to convert"),
+    ],
+)
+def test_wrong_input_is_told_in_one_sentence(
+    arguments: list[str],
+    sentence: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert sentence in err
+    assert err.startswith("prismask: ")
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def _command_that_raises(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def broken(*arguments: object, **options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", broken)
+
+
+def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    _command_that_raises(monkeypatch, FormatError("damaged"))
+    with pytest.raises(FormatError, match="damaged"):
+        cli.run(["info", "x", "--debug"])
+    assert cli.run(["info", "x"]) == 2
+
+
+def test_interruption_is_130(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _command_that_raises(monkeypatch, KeyboardInterrupt())
+    assert cli.run(["demo"]) == 130
+    assert capsys.readouterr().err == "prismask: interrupted.\n"
+
+
+def test_trouble_with_the_disk_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _command_that_raises(monkeypatch, OSError(28, "No space left on device", "cube.nc"))
+    assert cli.run(["demo"]) == 2
+    assert capsys.readouterr().err == "prismask: cube.nc: No space left on device.\n"
+
+
+def test_our_own_mistakes_keep_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only errors raised on purpose become sentences; a bug must show where it is."""
+    _command_that_raises(monkeypatch, ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        cli.run(["demo"])
+
+
+def test_info_text_shows_what_is_unclear() -> None:
+    summary = {
+        "path": "a.mat", "format": "MATLAB v5", "bytes": 2_000_000, "kind": None,
+        "variable": None, "shape": None, "minimum": None, "maximum": None, "not_finite": None,
+        "wavelengths": None, "attrs": {"long": list(range(100))}, "problem": "two\n arrays fit.",
+        "variables": [
+            {"name": "a", "shape": (3, 4), "dtype": "float32", "note": ""},
+            {"name": "b", "shape": (2,), "dtype": "object", "note": "a struct"},
+        ],
+    }  # fmt: skip
+    text = as_text(summary)
+    assert "a (float32 3×4); b (object 2, a struct)" in text
+    assert "two arrays fit." in text
+    assert "2 MB" in text
+    assert max(map(len, text.splitlines())) < 110

@@ -1,0 +1,51 @@
+"""Progress: lines in a log, bars on a terminal."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from prismask.apps import progress
+from prismask.apps.progress import reporter
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_plain_lines_where_there_is_no_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    with reporter() as report:
+        step = report("solving")
+        for done in (1, 2, 3):
+            step(done, 3, {})
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[0] == "solving …"
+    assert [line[:16] for line in err.splitlines()[1:]] == ["solving: 1 of 3 ", "solving: 2 of 3 "]
+    assert "\x1b" not in err
+
+
+def test_a_log_is_not_flooded(capsys: pytest.CaptureFixture[str]) -> None:
+    with reporter() as report:
+        step = report("solving")
+        for done in range(1000):
+            step(done, 1000, {})
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_bars_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with reporter() as report:
+        report("first")(1, 2, {})
+        report("second")
+    shown = terminal.getvalue()
+    assert "first" in shown
+    assert "second" in shown
+    assert "100%" in shown

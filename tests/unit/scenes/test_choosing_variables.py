@@ -1,0 +1,111 @@
+"""What a file is taken for when nobody says: names, then dimensions; and `describe`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from file_examples import IDS, RECORDS, WRITTEN, a_cube, write
+
+from prismask.errors import ConfigError, FormatError
+from prismask.scenes.contents import kind_of
+from prismask.scenes.files import describe, load, load_cube, load_mask
+from prismask.scenes.records import Cube, Mask, Measurement
+
+FLAT, DEEP = np.full((4, 5), 0.25), np.full((3, 4, 5), 0.25)
+
+
+def npz(folder: Path, **arrays: Any) -> Path:
+    np.savez(folder / "file.npz", **arrays)
+    return folder / "file.npz"
+
+
+@pytest.mark.parametrize(
+    ("arrays", "kind"),
+    [
+        ({"cube": DEEP, "mask": FLAT, "meas": FLAT}, Cube),
+        ({"mask": FLAT, "meas": FLAT}, Measurement),
+        ({"mask": FLAT, "other": FLAT}, Mask),
+        ({"other": DEEP, "flat": FLAT}, Cube),
+        ({"other": FLAT}, Measurement),
+        ({"my_mask": FLAT}, Mask),
+        ({"my_mask": DEEP}, Mask),
+        ({"my_snapshot": FLAT, "b": FLAT}, Measurement),
+        ({"Truth": DEEP, "other": DEEP}, Cube),
+    ],
+)
+def test_names_then_dimensions(tmp_path: Path, arrays: dict[str, Any], kind: type) -> None:
+    assert isinstance(load(npz(tmp_path, **arrays)), kind)
+
+
+def test_a_name_that_contradicts_the_dimensions(tmp_path: Path) -> None:
+    path = npz(tmp_path, cube=FLAT)
+    with pytest.raises(FormatError, match="no variable is known"):
+        load(path)
+    assert isinstance(load(path, "measurement", "cube"), Measurement)
+
+
+@pytest.mark.parametrize("arrays", [{"a": DEEP, "b": DEEP}, {"a": FLAT, "b": FLAT}])
+def test_two_that_could_be_meant(tmp_path: Path, arrays: dict[str, Any]) -> None:
+    path = npz(tmp_path, **arrays)
+    with pytest.raises(FormatError, match=r"a \(float64.*b \(float64.*variable=…"):
+        load(path)
+    assert isinstance(load(path, variable="b"), Cube if arrays["b"] is DEEP else Measurement)
+    assert isinstance(load(path, "mask", "a"), Mask)
+
+
+def test_a_file_that_says_what_it_is(tmp_path: Path) -> None:
+    path = write(RECORDS["measurement"], tmp_path, "mask", ".tif", None)
+    assert isinstance(load(path), Measurement)  # although it is called mask
+    with pytest.raises(FormatError, match="holds a measurement, not a mask"):
+        load_mask(path)
+    with pytest.raises(FormatError, match="holds a measurement, not a cube"):
+        load_cube(path)
+
+
+def test_error_bars_are_not_cubes(tmp_path: Path) -> None:
+    path = npz(tmp_path, cube_std=DEEP, wavelengths=np.arange(3.0))
+    with pytest.raises(FormatError):
+        load_cube(path)
+
+
+def test_unknown_kind(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'mask'"):
+        load(npz(tmp_path, a=FLAT), "maks")
+
+
+# --- describe ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize(("extension", "form"), WRITTEN, ids=IDS)
+def test_description(tmp_path: Path, name: str, extension: str, form: str | None) -> None:
+    record = RECORDS[name]
+    path = write(record, tmp_path, "file", extension, form)
+    facts = describe(path)
+    assert facts["problem"] is None
+    assert facts["shape"] == record.values.shape
+    assert facts["minimum"] == pytest.approx(float(record.values.min()))
+    assert facts["maximum"] == pytest.approx(float(record.values.max()))
+    assert facts["bytes"] == path.stat().st_size
+    if extension != ".npy":
+        assert facts["kind"] == kind_of(record)
+        assert facts["attrs"]["seed"] == 7
+        if name == "cube":
+            assert facts["wavelengths"] == a_cube().wavelengths.tolist()
+
+
+def test_description_of_something_unclear_or_wrong(tmp_path: Path) -> None:
+    unclear = describe(npz(tmp_path, a=DEEP, b=DEEP))
+    assert unclear["kind"] is None
+    assert "Name one" in unclear["problem"]
+    assert [v["shape"] for v in unclear["variables"]] == [(3, 4, 5), (3, 4, 5)]
+    holes = DEEP.copy()
+    holes[0, 0, :2] = np.nan, np.inf
+    facts = describe(npz(tmp_path, cube=holes))
+    assert facts["not_finite"] == 2
+    assert facts["maximum"] == 0.25
+    nothing = describe(npz(tmp_path, cube=np.full((2, 3, 4), np.nan)))
+    assert nothing["minimum"] is None

@@ -1,0 +1,129 @@
+"""PNG and TIFF images from cameras and other programs, as masks and measurements."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from prismask.errors import FormatError, MissingPartError
+from prismask.scenes.files import load, load_cube, load_mask, load_measurement
+from prismask.scenes.records import Mask, Measurement
+
+GREY = np.random.default_rng(0).integers(2, 256, (6, 5)).astype(np.uint8)
+DEEP = np.random.default_rng(0).integers(2, 65536, (6, 5)).astype(np.uint16)
+
+
+def png(folder: Path, pixels: np.ndarray[Any, Any], name: str = "image.png") -> Path:
+    Image.fromarray(pixels).save(folder / name)
+    return folder / name
+
+
+@pytest.mark.parametrize(("pixels", "full"), [(GREY, 255), (DEEP, 65535)])
+def test_grey_images_are_fractions_of_full_scale(
+    tmp_path: Path, pixels: np.ndarray[Any, Any], full: int
+) -> None:
+    path = png(tmp_path, pixels)
+    np.testing.assert_allclose(load_measurement(path).values, pixels / full, rtol=1e-6)
+    np.testing.assert_allclose(load_mask(path).values, pixels / full, rtol=1e-6)
+    tiff = tmp_path / "image.tif"
+    tifffile.imwrite(tiff, pixels)
+    np.testing.assert_allclose(load_measurement(tiff).values, pixels / full, rtol=1e-6)
+
+
+def test_black_and_white(tmp_path: Path) -> None:
+    pixels = GREY > 128
+    path = tmp_path / "image.png"
+    Image.fromarray(pixels).convert("1").save(path)
+    assert np.array_equal(load_mask(path).values, pixels.astype(np.float32))
+
+
+def test_alpha_is_left_out(tmp_path: Path) -> None:
+    path = png(tmp_path, np.stack([GREY, np.full_like(GREY, 255)], -1))
+    np.testing.assert_allclose(load_mask(path).values, GREY / 255, rtol=1e-6)
+
+
+def test_the_name_of_the_file_may_say_mask(tmp_path: Path) -> None:
+    assert isinstance(load(png(tmp_path, GREY)), Measurement)
+    assert isinstance(load(png(tmp_path, GREY, "Mask_660.png")), Mask)
+
+
+def test_colour_images_are_refused(tmp_path: Path) -> None:
+    path = png(tmp_path, np.stack([GREY, GREY, GREY], -1))
+    with pytest.raises(FormatError, match="RGB: convert it to grey"):
+        load_mask(path)
+    tiff = tmp_path / "image.tif"
+    tifffile.imwrite(tiff, np.stack([GREY, GREY, GREY], -1), photometric="rgb")
+    with pytest.raises(FormatError, match="colour: convert it to grey"):
+        load_mask(tiff)
+
+
+def test_image_is_no_cube(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="a cube has 3 dimensions"):
+        load_cube(png(tmp_path, GREY))
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "zlib"}, {"tile": (16, 16)}])
+@pytest.mark.parametrize("big", [False, True])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_stacks_by_tifffile(tmp_path: Path, options: Any, big: bool, order: str) -> None:
+    stack = np.random.default_rng(0).random((4, 6, 5)).astype(np.float32)
+    path = tmp_path / "stack.tif"
+    tifffile.imwrite(path, stack, bigtiff=big, byteorder=order, photometric="minisblack", **options)
+    assert np.array_equal(load_cube(path, wavelengths=[1, 2, 3, 4]).values, stack)
+
+
+def test_pages_of_different_sizes(tmp_path: Path) -> None:
+    path = tmp_path / "stack.tif"
+    with tifffile.TiffWriter(path) as writer:
+        writer.write(GREY)
+        writer.write(GREY[:3])
+    with pytest.raises(FormatError, match="of one size and type"):
+        load_cube(path)
+
+
+def test_stack_by_tifffile_cut_short(tmp_path: Path) -> None:
+    path = tmp_path / "stack.tif"
+    with tifffile.TiffWriter(path) as writer:
+        for _ in range(4):
+            writer.write(GREY, contiguous=False)
+    content = path.read_bytes()
+    for place in range(1, len(content), 3):
+        path.write_bytes(content[:place])
+        with pytest.raises(FormatError):
+            load_cube(path)
+
+
+def test_tag_that_points_out_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "stack.tif"
+    tifffile.imwrite(path, GREY, description="a long enough description")
+    content = bytearray(path.read_bytes())
+    with tifffile.TiffFile(path) as file:
+        place = file.pages[0].tags["ImageDescription"].offset
+    content[place + 8 : place + 12] = len(content).to_bytes(4, "little")
+    path.write_bytes(bytes(content))
+    with pytest.raises(FormatError, match="a tag claims"):
+        load_mask(path)
+
+
+def test_png_with_pixels_missing(tmp_path: Path) -> None:
+    # All chunks are whole, but the image claims more rows than it has.
+    path = png(tmp_path, GREY)
+    content = bytearray(path.read_bytes())
+    content[16:24] = (5).to_bytes(4, "big") + (2**31 - 1).to_bytes(4, "big")
+    path.write_bytes(bytes(content))
+    with pytest.raises(FormatError, match=r"claims 10\.74 GB"):
+        load_mask(path)
+
+
+def test_tiff_without_tifffile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "image.tif"
+    tifffile.imwrite(path, GREY)
+    monkeypatch.setitem(sys.modules, "tifffile", None)
+    with pytest.raises(MissingPartError, match=r"pip install 'prismask\[io\]'"):
+        load(path)

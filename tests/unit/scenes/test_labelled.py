@@ -1,0 +1,125 @@
+"""Records as xarray datasets, ours and other people's."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray
+from file_examples import RECORDS, a_cube, same
+
+from prismask.errors import FormatError
+from prismask.scenes.attributes import from_json, plain, to_json
+from prismask.scenes.files import load, load_cube, load_mask
+from prismask.scenes.labelled import from_dataset, to_dataset
+from prismask.scenes.records import Cube
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_there_and_back(name: str) -> None:
+    record = RECORDS[name]
+    assert same(from_dataset(to_dataset(record)), record)
+    assert record.to_xarray().identical(to_dataset(record))
+
+
+def test_labels() -> None:
+    dataset = to_dataset(a_cube())
+    assert set(dataset.data_vars) == {"cube", "cube_std", "cube_lower", "cube_upper"}
+    assert dataset["cube"].dims == ("wavelength", "y", "x")
+    assert dataset["wavelength"].attrs["units"] == "nm"
+    assert dataset["wavelength"].attrs["standard_name"] == "radiation_wavelength"
+    ancillary = dataset["cube"].attrs["ancillary_variables"]
+    assert ancillary.split() == ["cube_std", "cube_lower", "cube_upper"]
+    for variable in dataset.variables.values():
+        assert variable.attrs["long_name"]
+        assert variable.attrs["units"]
+    assert "wavelength" not in to_dataset(Cube(np.ones((2, 3, 4)))).coords
+
+
+@pytest.mark.parametrize(
+    "dims", [("band", "row", "col"), ("y", "x", "wavelength"), ("lon", "wl", "lat")]
+)
+def test_dimensions_are_ordered_by_name(tmp_path: Path, dims: tuple[str, str, str]) -> None:
+    cube = a_cube(bare=True)
+    ours = xarray.DataArray(cube.values, dims=("wavelength", "y", "x"))
+    renamed = {
+        "wavelength": next(d for d in dims if d in ("band", "wavelength", "wl")),
+        "y": next(d for d in dims if d in ("row", "y", "lat")),
+        "x": next(d for d in dims if d in ("col", "x", "lon")),
+    }
+    foreign = ours.rename({k: v for k, v in renamed.items() if k != v}).transpose(*dims)
+    dataset = foreign.to_dataset(name="radiance")
+    assert np.array_equal(from_dataset(dataset).values, cube.values)
+    path = tmp_path / "foreign.nc"
+    dataset.to_netcdf(path, engine="h5netcdf")
+    assert np.array_equal(load_cube(path).values, cube.values)
+
+
+@pytest.mark.parametrize(("units", "factor"), [("nm", 1), ("um", 1e-3), ("m", 1e-9), (None, 1)])
+def test_units_of_wavelengths(units: str | None, factor: float) -> None:
+    dataset = to_dataset(a_cube())
+    dataset["wavelength"] = dataset["wavelength"] * factor
+    dataset["wavelength"].attrs = {} if units is None else {"units": units}
+    found = from_dataset(dataset)
+    assert isinstance(found, Cube)
+    np.testing.assert_allclose(found.wavelengths, a_cube().wavelengths)
+
+
+def test_packed_numbers_and_foreign_attributes(tmp_path: Path) -> None:
+    # Scale and offset are netCDF's own way to store fractions as integers; xarray undoes it.
+    values = np.round(a_cube().values, 3)
+    dataset = xarray.Dataset(
+        {"reflectance": (("band", "y", "x"), values)}, attrs={"institution": "lab", "level": 2}
+    )
+    encoding = {"reflectance": {"dtype": "int16", "scale_factor": 1e-4, "_FillValue": -1}}
+    dataset.to_netcdf(tmp_path / "x.nc", engine="h5netcdf", encoding=encoding)
+    cube = load_cube(tmp_path / "x.nc")
+    np.testing.assert_allclose(cube.values, values, atol=1e-6)
+    assert cube.attrs == {"institution": "lab", "level": 2}
+
+
+def test_cube_and_mask_in_one_file(tmp_path: Path) -> None:
+    both = xarray.Dataset(
+        {"cube": (("wavelength", "y", "x"), np.ones((2, 3, 4))), "mask": (("y", "x"), np.eye(3, 4))}
+    )
+    both.to_netcdf(tmp_path / "x.nc", engine="h5netcdf")
+    assert isinstance(load(tmp_path / "x.nc"), Cube)
+    assert np.array_equal(load_mask(tmp_path / "x.nc").values, np.eye(3, 4))
+
+
+def test_dataset_without_anything_known() -> None:
+    dataset = xarray.Dataset({"name": ("n", ["a", "b"]), "n_bands": 3})
+    with pytest.raises(FormatError, match=r"name \(.*not real numbers"):
+        from_dataset(dataset)
+
+
+def test_provenance_of_any_kind_becomes_json() -> None:
+    attrs = {
+        "path": Path("a/b"),
+        "when": datetime(2024, 5, 6, tzinfo=UTC),
+        "array": np.arange(3),
+        "scalar": np.float32(0.5),
+        "flag": np.bool_(True),
+        "tuple": (1, 2),
+        "nan": float("nan"),
+        "bytes": b"x",
+        3: {"inner": {np.int64(4)}},
+    }
+    expected = {
+        "path": "a/b",
+        "when": "2024-05-06 00:00:00+00:00",
+        "array": [0, 1, 2],
+        "scalar": 0.5,
+        "flag": True,
+        "tuple": [1, 2],
+        "nan": "nan",
+        "bytes": "x",
+        "3": {"inner": [4]},
+    }
+    assert plain(attrs) == expected
+    assert from_json(to_json(attrs)) == expected
+    for bad in ("[]", "{", "3"):
+        with pytest.raises(FormatError, match="provenance"):
+            from_json(bad)

@@ -1,0 +1,89 @@
+"""Configurations: every shipped file parses, every mistake is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prismask.errors import ConfigError, DataMissingError
+from prismask.training.config import (
+    TrainConfig,
+    difference,
+    from_table,
+    parse_budget,
+    read_config,
+    to_toml,
+    with_changes,
+)
+
+CONFIGS = sorted((Path(__file__).parents[3] / "configs").rglob("*.toml"))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
+def test_every_shipped_config(path: Path) -> None:
+    config = read_config(path)
+    assert config.name == path.stem
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith("# Expected:"), "the first comment says what to expect"
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    config = with_changes(TrainConfig(), model={"options": {"width": 8}, "inputs": ("mask",)})
+    path = tmp_path / "c.toml"
+    path.write_text(to_toml(config), encoding="utf-8")
+    assert read_config(path) == config
+
+
+def test_unknown_keys_are_named_with_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"schedule\.bacth.*Did you mean 'batch'"):
+        from_table({"schedule": {"bacth": 3}})
+    with pytest.raises(ConfigError, match=r"unknown key shedule.*'schedule'"):
+        from_table({"shedule": {}})
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ({"schedule": {"batch": "four"}}, "should be of type int"),
+        ({"schedule": {"batch": True}}, "should be of type int"),
+        ({"schedule": 3}, "is a table"),
+        ({"data": {"scale": [1.0]}}, "should be of type"),
+        ({"schedule": {"batch": 0}}, "at least 1"),
+        ({"schedule": {"budget": "soon"}}, "is not a time"),
+        ({"loss": {"kind": "l3"}}, "loss.kind"),
+        ({"posterior": {"kind": "none"}}, "posterior.kind"),
+        ({"schedule": {"mode": "plain"}}, "would leave it untrained"),
+        ({"masks": {"source": "tset"}}, "masks.source"),
+    ],
+)
+def test_wrong_values(table: dict[str, object], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        from_table(table)
+
+
+def test_overrides(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text("name = 'a'\n[schedule]\nbatch = 2\n")
+    config = read_config(path, ["schedule.batch=6", "data.scale=[1, 1.5]", "name=b"])
+    assert (config.schedule.batch, config.data.scale, config.name) == (6, (1.0, 1.5), "b")
+    for wrong in ("schedule.batch", "=3", "name.x=3"):
+        with pytest.raises(ConfigError):
+            read_config(path, [wrong])
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(DataMissingError, match="configs/"):
+        read_config(tmp_path / "absent.toml")
+    (tmp_path / "bad.toml").write_text("a = [")
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        read_config(tmp_path / "bad.toml")
+
+
+def test_budget_and_difference() -> None:
+    assert parse_budget("12min") == 720
+    assert parse_budget("90 s") == 90
+    assert parse_budget("1.5h") == 5400
+    assert parse_budget("") is None
+    other = with_changes(TrainConfig(), schedule={"batch": 3})
+    assert difference(TrainConfig(), other) == ["schedule.batch: 8 → 3"]

@@ -1,0 +1,128 @@
+"""Crops against plain indexing, and batches as pure functions of seed and step."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from prismask.errors import ConfigError
+from prismask.optics.camera import CASSI
+from prismask.training.batches import BatchMaker
+from prismask.training.config import DataConfig, MaskConfig
+from prismask.training.crops import CropPlan, SceneBank, draw_plan
+from prismask.training.masks import MaskSource
+
+
+def scenes(count: int = 3, size: int = 20) -> torch.Tensor:
+    return torch.rand(count, 4, size, size + 6, generator=torch.Generator().manual_seed(5))
+
+
+def plan(turn: int = 0, flip: float = 1.0, scale: float = 1.0, brightness: float = 1.0) -> CropPlan:
+    return CropPlan(
+        scene=torch.tensor([2]),
+        scale=torch.tensor([scale]),
+        place=torch.tensor([[0.5, 0.25]]),
+        turn=torch.tensor([turn]),
+        flip=torch.tensor([flip]),
+        brightness=torch.tensor([brightness]),
+    )
+
+
+@pytest.mark.parametrize("turn", [0, 1, 2, 3])
+@pytest.mark.parametrize("flip", [1.0, -1.0])
+def test_native_crops_are_pixel_for_pixel(turn: int, flip: float) -> None:
+    bank = SceneBank(scenes(), 8, 1.0)
+    cut = bank.cut(plan(turn, flip))[0]
+    source = scenes()[2, :, 6:14, 4:12]  # floor(0.5·13), floor(0.25·19)
+    candidates = {
+        (k, f): torch.rot90(source.flip(-1) if f else source, k, (1, 2))
+        for k in range(4)
+        for f in (False, True)
+    }
+    matches = [key for key, value in candidates.items() if torch.allclose(cut, value, atol=1e-4)]
+    assert len(matches) == 1, "exactly one turn and mirror of the plain crop"
+    assert matches[0][1] is (flip < 0)
+
+
+def test_all_eight_orientations_differ() -> None:
+    bank = SceneBank(scenes(), 8, 1.0)
+    cuts = [bank.cut(plan(t, f)) for t in range(4) for f in (1.0, -1.0)]
+    for i, one in enumerate(cuts):
+        assert all(not torch.allclose(one, other, atol=1e-3) for other in cuts[:i])
+
+
+def test_enlarging_keeps_a_linear_ramp_linear() -> None:
+    ramp = torch.arange(24.0).expand(1, 4, 24, 24)
+    cut = SceneBank(ramp, 8, 1.0).cut(
+        CropPlan(
+            torch.tensor([0]), torch.tensor([2.0]), torch.tensor([[0.5, 0.5]]),
+            torch.tensor([0]), torch.ones(1), torch.ones(1),
+        )
+    )  # fmt: skip
+    steps = cut[0, 0, 0].diff()
+    assert torch.allclose(steps, torch.full_like(steps, 0.5), atol=1e-4)
+    assert float(cut[0, 0, 0].mean()) == pytest.approx(11.5, abs=1e-3)
+
+
+def test_shrinking_averages() -> None:
+    """A checkerboard at half size is grey, not a random pick of its squares."""
+    board = torch.ones(1, 1, 16, 16)
+    board[..., ::2, ::2] = 0
+    board[..., 1::2, 1::2] = 0
+    bank = SceneBank(board, 8, 0.5)
+    cut = bank.cut(
+        CropPlan(
+            torch.tensor([0]), torch.tensor([0.5]), torch.zeros(1, 2),
+            torch.tensor([1]), torch.ones(1), torch.full((1,), 3.0),
+        )
+    )  # fmt: skip
+    assert torch.allclose(cut, torch.full_like(cut, 1.5), atol=1e-5)
+
+
+def test_bounds_are_kept() -> None:
+    """Whatever is drawn, a crop shows only its own scene."""
+    marked = torch.arange(1.0, 4.0)[:, None, None, None].expand(3, 2, 16, 16).contiguous()
+    config = DataConfig(crop=8, scale=(0.5, 2.0), native_share=0.3)
+    bank = SceneBank(marked, 8, 0.5)
+    drawn = draw_plan(200, 3, config, torch.Generator().manual_seed(0))
+    cut = bank.cut(drawn)
+    expected = (drawn.scene + 1.0)[:, None, None, None].expand_as(cut)
+    assert torch.allclose(cut, expected, atol=1e-4)
+    assert (drawn.scale == 1).float().mean() == pytest.approx(0.3, abs=0.1)
+    assert set(drawn.turn.tolist()) == {0, 1, 2, 3}
+
+
+def test_too_small_scenes_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"needs scenes of 64 px.*20×26"):
+        SceneBank(scenes(), 32, 0.5)
+    with pytest.raises(ConfigError, match="does not fit into the training region"):
+        MaskSource(torch.rand(8, 8), None, (9, 8), MaskConfig())
+
+
+def maker(part: slice, **options: object) -> BatchMaker:
+    camera = CASSI.from_step(4)
+    masks = MaskConfig(per=str(options.pop("per", "batch")), vary=bool(options.pop("vary", False)))
+    data = DataConfig(crop=8, noise_std=(0.0, 0.05))
+    source = MaskSource(torch.rand(12, 14, generator=torch.Generator().manual_seed(1)), None, (8, 8), masks)  # fmt: skip # noqa: E501
+    return BatchMaker(SceneBank(scenes(), 8, 1.0), source, camera, data, 7, 6, part)
+
+
+@pytest.mark.parametrize("per", ["batch", "sample"])
+def test_a_batch_depends_on_seed_and_step_only(per: str) -> None:
+    whole = maker(slice(0, 6), per=per, vary=True)
+    whole.make(3)
+    again = whole.make(5)
+    fresh = maker(slice(0, 6), per=per, vary=True).make(5)
+    assert torch.equal(again.cube, fresh.cube)
+    assert torch.equal(again.measurement, fresh.measurement)
+    assert torch.equal(again.mask, fresh.mask)
+    assert not torch.equal(whole.make(4).cube, fresh.cube)
+    assert fresh.mask.shape[0] == (1 if per == "batch" else 6)
+
+
+@pytest.mark.parametrize("per", ["batch", "sample"])
+def test_parts_make_up_the_whole(per: str) -> None:
+    whole = maker(slice(0, 6), per=per).make(2)
+    parts = [maker(slice(s, s + 3), per=per).make(2) for s in (0, 3)]
+    assert torch.equal(torch.cat([p.cube for p in parts]), whole.cube)
+    assert torch.equal(torch.cat([p.measurement for p in parts]), whole.measurement)
