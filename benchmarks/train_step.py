@@ -10,6 +10,12 @@ safetensors only.
 
 from __future__ import annotations
 
+import sys
+
+# Run as a script, this folder comes first on the path; its operator.py hides the library's own.
+if f"{sys.path[0]}/train_step.py" == __file__:
+    sys.path.pop(0)
+
 import argparse
 import json
 import math

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from prismask.evaluation.runner import evaluate as evaluate
     from prismask.optics.camera import CASSI as CASSI
     from prismask.scenes.files import load as load
     from prismask.scenes.files import load_cube as load_cube
@@ -27,6 +28,7 @@ _HOMES = {
     "Cube": "prismask.scenes.records",
     "Mask": "prismask.scenes.records",
     "Measurement": "prismask.scenes.records",
+    "evaluate": "prismask.evaluation.runner",
     "load": "prismask.scenes.files",
     "load_cube": "prismask.scenes.files",
     "load_mask": "prismask.scenes.files",

@@ -10,11 +10,12 @@ import logging
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 from prismask import __version__
 from prismask.apps.convert import convert
 from prismask.apps.demo import demo
+from prismask.apps.evaluate import evaluate, stress
 from prismask.apps.evaluate_pair import evaluate_pair
 from prismask.apps.info import info
 from prismask.apps.reconstruct import reconstruct
@@ -36,6 +37,9 @@ app = App(
 
 for command in (demo, info, simulate, reconstruct, render, evaluate_pair, convert):
     app.command(command)
+for scoring in (evaluate, stress):
+    # Flags that are off by default need no second name that turns them off.
+    app.command(scoring, default_parameter=Parameter(negative=()))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -51,7 +55,7 @@ def run(arguments: list[str]) -> int:
         level=logging.DEBUG if debug else logging.WARNING, format="prismask: %(message)s"
     )
     try:
-        app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except KeyboardInterrupt:
         complain("interrupted.")
@@ -68,7 +72,8 @@ def run(arguments: list[str]) -> int:
             raise
         complain(_sentence(error))
         return WRONG_INPUT
-    return 0
+    # A command may end well and still have something to tell the shell.
+    return code if isinstance(code, int) else 0
 
 
 def _help_for(arguments: list[str]) -> str:

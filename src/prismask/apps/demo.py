@@ -41,6 +41,14 @@ class Shoot:
     estimate: Cube
     seed: int
 
+    @property
+    def sensor_text(self) -> str:
+        """The sensor in words."""
+        return (
+            f"photon noise of a sensor that holds {FULL_WELL_ELECTRONS:,.0f} electrons, "
+            f"{READ_ELECTRONS:g} electrons of read noise, {BITS} bits"
+        )
+
 
 def demo(
     *,
@@ -71,6 +79,9 @@ def demo(
     overwrite
         Replace the demo's files if they exist.
     """
+    from prismask.evaluation.figures import check_available
+
+    check_available()
     _refuse_existing(out, overwrite)
     options: dict[str, Any] = {} if iterations is None else {"iterations": iterations}
     with reporter() as report:
@@ -128,6 +139,7 @@ def draw(shoot: Shoot) -> dict[str, bytes]:
         name: true_colour[box].reshape(-1, 3).mean(axis=0) / 255 for name, box in patches.items()
     }
     three = {name: patches[name] for name in ("blue", "green", "red")}
+    overview = figures.overview_figure(snapshot, colour, estimate, truth, three, swatches)
     enlarge = max(1, round(2 * SIZE / truth.size[0]))
     return {
         "truth.png": png_bytes(true_colour, enlarge),
@@ -136,7 +148,7 @@ def draw(shoot: Shoot) -> dict[str, bytes]:
         "error.png": figures.error_figure(estimate, truth),
         "spectra.png": figures.spectra_figure(estimate, truth, patches, swatches),
         "bands.png": figures.bands_figure(estimate, truth),
-        "overview.png": figures.overview_figure(snapshot, colour, estimate, truth, three, swatches),
+        "overview.png": overview,
     }
 
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from prismask.apps.terminal import say, table
+from prismask.apps.terminal import say
+from prismask.errors import ValuesError
+
+if TYPE_CHECKING:
+    from prismask.scenes.records import Cube
+
+SAME_NM = 0.5
+"""Wavelengths that differ by less are taken for the same band."""
 
 
 def evaluate_pair(
@@ -16,6 +23,8 @@ def evaluate_pair(
     estimate: Path,
     /,
     *,
+    truth_variable: str | None = None,
+    variable: str | None = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
     """Score an estimated cube against the true one.
@@ -26,14 +35,55 @@ def evaluate_pair(
         The true cube.
     estimate
         The estimated cube, of the same size and bands.
+    truth_variable
+        The variable that is the true cube, in a file that holds several.
+    variable
+        The variable that is the estimate, in a file that holds several.
     as_json
         Print one JSON object instead of a table.
     """
-    from prismask.evaluation.metrics import score
     from prismask.scenes.files import load_cube
 
-    scores = score(load_cube(estimate), load_cube(truth))
-    if as_json:
-        say(json.dumps(scores, indent=2))
-    else:
-        say(table([(name, f"{value:.4f}") for name, value in scores.items()]))
+    true_cube = load_cube(truth, truth_variable)
+    guess = load_cube(estimate, variable)
+    _same_bands(guess, true_cube)
+    rows = score_rows(guess, true_cube)
+    say(json.dumps({row.pop("name"): row for row in rows}, indent=2) if as_json else _table(rows))
+
+
+def score_rows(estimate: Cube, truth: Cube) -> list[dict[str, Any]]:
+    """Every metric: name, label, value, text with unit, and convention."""
+    from prismask.evaluation.metrics import METRICS, score_cubes
+    from prismask.scenes.attributes import plain
+
+    return [
+        {
+            "name": name,
+            "label": METRICS[name].label,
+            # JSON has no infinity, which is the PSNR of two equal cubes.
+            "value": plain(value),
+            "text": METRICS[name].text(value),
+            "convention": METRICS[name].convention,
+        }
+        for name, value in score_cubes(estimate, truth).items()
+    ]
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    label, text = (max(len(row[key]) for row in rows) for key in ("label", "text"))
+    return "\n".join(
+        f"{row['label']:<{label}}  {row['text']:>{text}}  {row['convention']}" for row in rows
+    )
+
+
+def _same_bands(estimate: Cube, truth: Cube) -> None:
+    first, second = estimate.wavelengths, truth.wavelengths
+    if first is None or second is None or first.shape != second.shape:
+        return
+    furthest = int(abs(first - second).argmax())
+    if abs(first[furthest] - second[furthest]) > SAME_NM:
+        raise ValuesError(
+            f"band {furthest} lies at {first[furthest]:g} nm in the estimate and at "
+            f"{second[furthest]:g} nm in the truth. Resample one of them first "
+            "(prismask.scenes.resample)."
+        )

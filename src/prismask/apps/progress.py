@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 from prismask.apps.terminal import remark
@@ -30,7 +31,8 @@ def reporter() -> Iterator[Report]:
 
     Starting the next stage, or leaving the block without an error, ends the one before.
     """
-    if sys.stderr.isatty():
+    # Training and evaluation also run where rich is not installed.
+    if sys.stderr.isatty() and find_spec("rich") is not None:
         with _bars() as report:
             yield report
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 from prismask.errors import MissingPartError
@@ -37,16 +38,21 @@ STYLE = {
 }
 
 
+def check_available() -> None:
+    """Raise unless figures can be drawn; ask before hours of work, not after."""
+    if find_spec("matplotlib") is None:
+        raise MissingPartError(
+            "matplotlib is needed for figures; install it with `pip install prismask[report]`."
+        )
+
+
 @contextmanager
 def styled() -> Iterator[Any]:
     """The figure class, inside our style."""
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingPartError(
-            "matplotlib is needed for figures; install it with `pip install prismask[report]`."
-        ) from error
+    check_available()
+    import matplotlib
+    from matplotlib.figure import Figure
+
     with matplotlib.rc_context(STYLE):
         yield Figure
 

@@ -33,7 +33,7 @@ def error_map(estimate: Cube, truth: Cube) -> NDArray[np.float64]:
 def error_figure(estimate: Cube, truth: Cube) -> bytes:
     """The error map with its colour bar, as PNG."""
     errors = error_map(estimate, truth)
-    top = max(float(np.percentile(errors, 99.5)), 1e-6)
+    top = max(float(np.percentile(errors, 99)), 1e-6)
     height, width = errors.shape
     with styled() as figure_class:
         figure = figure_class(figsize=(5.4, 0.35 + 4.4 * height / width), layout="constrained")
@@ -119,7 +119,7 @@ def overview_figure(
     wide = snapshot.shape[1] / snapshot.shape[0]
     square = reconstruction.shape[1] / reconstruction.shape[0]
     with styled() as figure_class:
-        figure = figure_class(figsize=(10.2, 3.2), layout="constrained")
+        figure = figure_class(figsize=(10.2, 3.05), layout="constrained")
         first, second, third = figure.subplots(1, 3, width_ratios=(wide, square, 1.15))
         first.imshow(snapshot, cmap="gray", vmin=0, vmax=255)
         first.set_title("One coded snapshot …")

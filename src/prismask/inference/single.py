@@ -1,89 +1,214 @@
-"""One snapshot to one cube: records in, a record with its history out."""
+"""One snapshot to one cube: records in, a record with its error bar and its history out.
+
+    cube = reconstruct("snapshot.mat", "mask.mat", samples=16)
+
+`Reconstruction` is the same in two steps, for many snapshots: prepare once, run often.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from prismask import __version__
-from prismask.errors import DeviceError, DivergedError
+from prismask.errors import ConfigError, DivergedError
+from prismask.inference import checks
+from prismask.inference.bands import LIMIT
+from prismask.inference.catalogue import default_weights, load_model
+from prismask.inference.checks import Finding
+from prismask.inference.engine import Engine, default_tiling
+from prismask.inference.history import observations, sources
+from prismask.inference.look import look
+from prismask.inference.methods import (
+    Method,
+    NetworkMethod,
+    Outcome,
+    Progress,
+    SolverMethod,
+)
+from prismask.inference.selfcheck import reproject
+from prismask.inference.settings import Settings
+from prismask.models.devices import choose_device
+from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI
-from prismask.optics.simulate import camera_attrs, camera_from_attrs, unscaled
+from prismask.optics.simulate import camera_attrs, unscaled
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
-from prismask.scenes.records import Cube, Mask, Measurement, check_wavelengths
-from prismask.solvers import create_solver
+from prismask.scenes.files import load_mask, load_measurement
+from prismask.scenes.records import Cube, Mask, Measurement, array_hash, check_wavelengths
 
-Progress = Callable[[int, int, Mapping[str, Any]], None]
+FALLBACK = "gap-tv"
+"""The solver that works for every camera, used where no network does."""
+
+Wavelengths = Sequence[float] | NDArray[np.float64]
 
 
 def reconstruct(
-    measurement: Measurement,
-    mask: Mask,
+    measurement: Measurement | str | Path,
+    mask: Mask | str | Path,
     camera: CASSI | None = None,
-    method: str = "gap-tv",
-    wavelengths: Sequence[float] | NDArray[np.float64] | None = None,
-    progress: Progress | None = None,
+    method: str | None = None,
+    *,
+    model: str | Path | Reconstructor | None = None,
+    wavelengths: Wavelengths | None = None,
+    samples: int = 0,
+    level: float = 0.9,
+    seed: int = 0,
     device: str = "auto",
+    precision: Literal["auto", "half", "float32"] = "auto",
+    tile: int | None = None,
+    noise_std: float | None = None,
+    dark: float | None = None,
+    registration: bool = True,
+    progress: Progress | None = None,
     **options: Any,
 ) -> Cube:
-    """The cube `(C, H, W)` behind a `measurement` taken through `mask`.
+    """The cube `(C, H, W)` behind a `measurement` taken through `mask` (records or files).
 
-    `camera` None takes the one noted in the measurement, else the default one. The same holds for
-    `wavelengths`; where nothing is known and the camera has not the default number of bands, the
-    cube has none. `method` names a solver, `options` go to it. `progress(done, total, info)` is
-    called while it works. The cube is in the scene's units: a scale noted in the measurement is
-    divided out.
+    camera: None takes the one noted in the measurement, else the default one, else the band
+        count that fits the two sizes.
+    method, model: a solver by name, or trained weights by name or path. With neither, the
+        default weights that ship, or gap-tv as long as none do.
+    wavelengths: of the camera's bands in nm; None takes those noted in the measurement or the
+        default ones for the default band count; otherwise the cube has none.
+    samples: masks drawn from the network's posterior. The cube is then their mean, `std` their
+        spread. `lower` and `upper` are the calibrated interval of coverage `level` where one is
+        stored with the weights, else the quantiles of the samples.
+    precision, tile: how a network computes (`inference.engine`, `inference.tiling`).
+    noise_std, dark: of the measurement in its own units; None estimates them.
+    registration: whether to look for the mask in the snapshot first.
+    options: of the solver, such as `iterations`.
+
+    The cube is in the scene's units: a scale noted in the measurement is divided out. What was
+    noticed on the way is in `attrs["findings"]`: show it to people.
     """
-    camera = camera or camera_from_attrs(measurement.attrs) or CASSI.from_step()
-    at, at_source = _wavelengths(measurement, camera, wavelengths)
-    place = pick_device(device)
-    solver = create_solver(method, **options)
-    signal = torch.tensor(unscaled(measurement), device=place)[None]
-    aperture = torch.tensor(mask.values, device=place)
-    camera.check_measurement_and_mask(signal, aperture)
-    started = time.perf_counter()
-    with torch.no_grad():
-        values = solver(signal, aperture, camera, progress=progress)[0].cpu().numpy()
-    seconds = time.perf_counter() - started
-    if not np.isfinite(values).all():
-        raise DivergedError(
-            f"{method} did not stay finite on this snapshot. Check that mask and dispersion "
-            "belong to it, and that its values are fractions of full scale."
+    network = model if isinstance(model, Reconstructor) else None
+    name = None if network is not None or model is None else str(model)
+    settings = Settings(method, name, samples, level, seed, device, precision, tile, noise_std,
+                        dark, registration, tuple(sorted(options.items())))  # fmt: skip
+    if not isinstance(measurement, Measurement):
+        measurement = load_measurement(measurement)
+    if not isinstance(mask, Mask):
+        mask = load_mask(mask)
+    return Reconstruction(settings, network).run(measurement, mask, camera, wavelengths, progress)
+
+
+class Reconstruction:
+    """Settings with their network or solver ready."""
+
+    def __init__(self, settings: Settings, network: Reconstructor | None = None) -> None:
+        self.settings = settings
+        self.device = choose_device(settings.device)
+        self._chosen = settings.model is not None or network is not None
+        self._method = self._prepare(network)
+
+    def _prepare(self, network: Reconstructor | None) -> Method:
+        settings = self.settings
+        if network is None and settings.method is None:
+            shipped = None if settings.model is not None else default_weights()
+            if settings.model is not None and settings.options:
+                listed = ", ".join(name for name, _ in settings.options)
+                raise ConfigError(f"{listed}: options of a solver; a network takes none of them.")
+            # Options speak of a solver, so they choose one where weights would be the default.
+            if settings.model is not None:
+                network = load_model(settings.model)
+            elif shipped is not None and not settings.options:
+                network = load_model(shipped.path)
+        if network is None:
+            return self._solver(settings.method or FALLBACK)
+        tiling = default_tiling(self.device)
+        if settings.tile is not None:
+            tiling = replace(tiling, tile=settings.tile)
+        precision: Any = settings.precision
+        engine = Engine(network, self.device, precision, tiling)
+        name = network.record.get("name") or settings.model or network.record["backbone"]
+        return NetworkMethod(engine, str(name))
+
+    def _solver(self, name: str) -> SolverMethod:
+        return SolverMethod(name, self.device, dict(self.settings.options))
+
+    def recipe(
+        self, measurement: Measurement, mask: Mask, camera: CASSI, at: Wavelengths | None
+    ) -> str:
+        """Short id of everything that decides the result."""
+        listed = None if at is None else [float(value) for value in at]
+        return self.settings.recipe(
+            version=__version__,
+            measurement=array_hash(unscaled(measurement)),
+            mask=mask.hash,
+            wavelengths=listed,
+            **camera_attrs(camera),
+            **self._method.identity(),
         )
-    attrs = {
-        "title": "Reconstructed cube",
-        "made_by": f"prismask {__version__}",
-        "method": method,
-        "method_options": repr(solver),
-        "device": str(place),
-        "seconds": round(seconds, 3),
-        "measurement_hash": measurement.hash,
-        "mask_hash": mask.hash,
-        "wavelengths_from": at_source,
-        **camera_attrs(camera),
-    }
-    return Cube(values, at, attrs=attrs)
+
+    def run(
+        self,
+        measurement: Measurement,
+        mask: Mask,
+        camera: CASSI | None = None,
+        wavelengths: Wavelengths | None = None,
+        progress: Progress | None = None,
+    ) -> Cube:
+        """Check, reconstruct, check again."""
+        camera, guessed = self.camera_for(measurement, mask, camera)
+        at, at_source = find_wavelengths(measurement, camera, wavelengths)
+        started = time.perf_counter()
+        looked = look(measurement, mask, camera, self.settings, self.device)
+        method, changed = self._method_for(camera)
+        outcome = method.run(looked.snapshot, self.settings, progress)
+        _check_finite(outcome, method.name)
+        seen = looked.snapshot
+        values = torch.from_numpy(outcome.values)
+        residual = reproject(
+            values, seen.signal, seen.mask, camera, seen.noise_std, looked.noise_from
+        )
+        attrs = {
+            "title": "Reconstructed cube",
+            "made_by": f"prismask {__version__}",
+            **outcome.attrs,
+            "device": str(self.device),
+            "seconds": round(time.perf_counter() - started, 3),
+            "wavelengths_from": at_source,
+            **sources(measurement, mask, camera),
+            **observations(
+                looked, residual, [*guessed, *looked.findings, *changed, *outcome.findings]
+            ),
+            "recipe": self.recipe(measurement, mask, camera, at),
+        }
+        return Cube(outcome.values, at, outcome.std, outcome.lower, outcome.upper, attrs)
+
+    def camera_for(
+        self, measurement: Measurement, mask: Mask, camera: CASSI | None
+    ) -> tuple[CASSI, list[Finding]]:
+        """The camera to use, and the remark if it was guessed; sizes that do not fit raise."""
+        guessed: Finding | None = None
+        if camera is None:
+            camera, guessed = checks.find_camera(measurement.size, mask.size, measurement.attrs)
+        checks.check_fit(measurement.size, mask.size, camera)
+        return camera, [guessed] if guessed is not None else []
+
+    def _method_for(self, camera: CASSI) -> tuple[Method, list[Finding]]:
+        """The method, or the fallback where the default network would be out of its depth."""
+        method = self._method
+        if self._chosen or not isinstance(method, NetworkMethod):
+            return method, []
+        strange = method.adapter(camera).strangeness
+        if strange <= LIMIT:
+            return method, []
+        text = (
+            f"{FALLBACK} is used: this camera's dispersion is {strange:.2g} times off what the "
+            f"network {method.name} was trained for. Give --model {method.name} to use it anyway."
+        )
+        return self._solver(FALLBACK), [Finding("note", text)]
 
 
-def pick_device(device: str = "auto") -> torch.device:
-    """`auto` is the GPU where there is one; anything else is what torch calls it."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        chosen = torch.device(device)
-    except RuntimeError as error:
-        raise DeviceError(f"no device is called {device!r}; use auto, cpu or cuda.") from error
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise DeviceError("no CUDA device is available here; use --device cpu or auto.")
-    return chosen
-
-
-def _wavelengths(
+def find_wavelengths(
     measurement: Measurement, camera: CASSI, given: Any
 ) -> tuple[NDArray[np.float64] | None, str]:
     """The wavelengths of the bands and where they were found."""
@@ -95,3 +220,11 @@ def _wavelengths(
     if camera.bands == BANDS:
         return check_wavelengths(WAVELENGTHS_NM, BANDS), "default"
     return None, "unknown"
+
+
+def _check_finite(outcome: Outcome, name: str) -> None:
+    if not np.isfinite(outcome.values).all():
+        raise DivergedError(
+            f"{name} did not stay finite on this snapshot. Check that mask and dispersion "
+            "belong to it, and that its values are fractions of full scale."
+        )

@@ -67,10 +67,13 @@ class SelfTuning(nn.Module):
         nn.init.constant_(self.to_std.bias, math.log(math.expm1(initial_std)))  # type: ignore[arg-type]
 
     def forward(self, mask: Tensor) -> Tensor:
-        """`(B, 1|C, H, W)` → g of the same shape; every plane is looked at by itself."""
+        """`(B, 1|C, H, W)` → g of the same shape; every plane is looked at by itself.
+
+        Never in half precision: g is small, and the graph sums over all pixels, which float16
+        cannot hold.
+        """
         planes = mask.reshape(-1, 1, *mask.shape[-2:])
-        features = self.embed(planes)
-        raw = self.to_std(features * (self.attention(features) + 1))
-        # g is small: its softplus is taken in float32 even where convolutions run in half.
-        wide = torch.promote_types(raw.dtype, torch.float32)
-        return F.softplus(raw.to(wide)).reshape(mask.shape)
+        with torch.autocast(mask.device.type, enabled=False):
+            features = self.embed(planes)
+            raw = self.to_std(features * (self.attention(features) + 1))
+            return F.softplus(raw).reshape(mask.shape)

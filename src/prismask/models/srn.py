@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from prismask.checks import choose
 from prismask.models.fused import conv_aligned, conv_then_relu
 from prismask.models.registry import register
 
@@ -32,15 +33,23 @@ class ResidualBlock(nn.Module):
 
 @register("srn", paper="Wang et al. 2021, SSI-ResU-Net v1", inputs=("backprojection",))
 class SRN(nn.Module):
-    """The lightweight residual network; 1,250,972 parameters at 28 bands."""
+    """The lightweight residual network; 1,250,972 parameters at 28 bands.
 
-    def __init__(self, planes: int, bands: int, width: int = 64, blocks: int = 16) -> None:
+    start: "xavier" (uniform, gain 1: the paper), under which sixteen blocks begin by enlarging
+        their input about 25 times, or "torch" (smaller weights), which learns faster at first.
+    """
+
+    def __init__(
+        self, planes: int, bands: int, width: int = 64, blocks: int = 16, start: str = "xavier"
+    ) -> None:
         super().__init__()
+        choose(start, ("xavier", "torch"), "start of SRN")
         self.head = conv3x3(planes, width)
         self.body = nn.Sequential(*(ResidualBlock(width) for _ in range(blocks)))
         self.after_body = conv3x3(width, width)
         self.tail = conv3x3(width, bands)
-        self.apply(xavier_uniform)
+        if start == "xavier":
+            self.apply(xavier_uniform)
 
     def forward(self, x: Tensor) -> Tensor:
         """`(B, planes, H, W)` → cube `(B, C, H, W)`."""

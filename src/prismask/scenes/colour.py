@@ -110,13 +110,11 @@ def srgb_matrix(wavelengths: ArrayLike, illuminant: Illuminant = EQUAL_ENERGY) -
 def wavelength_to_rgb(wavelengths: ArrayLike) -> Values:
     """A display colour in [0, 1] for each wavelength `(...)` in nm, `(..., 3)`.
 
-    No screen can show a pure spectral colour: just enough white is added to each to bring it
-    into sRGB, at full brightness, fading towards the ends of the visible range. Beyond it the
-    colour is grey.
+    No screen can show a pure spectral colour; this is the nearest it has, channel by channel, at
+    full brightness, fading towards the ends of the visible range. Beyond it the colour is grey.
     """
     at = np.asarray(wavelengths, dtype=np.float64)
-    linear = XYZ_TO_LINEAR_SRGB @ observer_at(at.ravel())
-    linear = linear - np.minimum(linear.min(axis=0), 0.0)
+    linear = np.clip(XYZ_TO_LINEAR_SRGB @ observer_at(at.ravel()), 0.0, None)
     brightest = linear.max(axis=0)
     fade = np.interp(at.ravel(), [380, 430, 660, 780], [0.25, 1.0, 1.0, 0.25])
     seen = (brightest > 0) & (at.ravel() >= VISIBLE_NM[0]) & (at.ravel() <= VISIBLE_NM[1])

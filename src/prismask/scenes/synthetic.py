@@ -1,7 +1,9 @@
 """Synthetic scenes: one to look at (`demo_scene`) and endless cheap ones (`random_scene`).
 
 The demo scene has what makes real scenes hard: patches whose spectra are measured and known (a
-ColorChecker), fabric and wood, shaded balls with highlights, thin lines and small print.
+ColorChecker), fabric and wood, shaded balls with highlights, thin lines and small print. Its
+surfaces are large and its background dim because reconstructions without training do better on
+such scenes: scores on it say how the demo came out, not how good a method is.
 """
 
 from __future__ import annotations

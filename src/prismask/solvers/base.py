@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from prismask.checks import check_finite
-from prismask.errors import ConfigError, DivergedError
+from prismask.errors import ConfigError, DivergedError, ValuesError
 from prismask.optics.camera import CASSI, as_mask_batch
 
 Progress = Callable[[int, int, dict[str, float]], None]
@@ -145,13 +145,19 @@ def _prepared(measurement: Tensor, mask: Tensor, camera: CASSI) -> tuple[Tensor,
     for name, values in (("measurement", measurement), ("mask", mask)):
         if not bool(torch.isfinite(values).all()):
             check_finite(values, name)
+    low, high = float(mask.min()), float(mask.flatten(1).amax(1).min())
+    if low < 0 or high <= 0:
+        what = (
+            f"holds {low:.4g}; transmission lies in [0, 1]" if low < 0 else "lets no light through"
+        )
+        raise ValuesError(f"the mask {what}. Check that the right variable of the file was read.")
     double = torch.float64 in (measurement.dtype, mask.dtype)
     dtype = torch.float64 if double else torch.float32
     return measurement.to(dtype), mask.to(dtype)
 
 
 def _norm(values: Tensor) -> Tensor:
-    return values.flatten(1).norm(dim=1)
+    return values.flatten(1).square().sum(1).sqrt()
 
 
 def _elapsed(started: float, cube: Tensor) -> float:

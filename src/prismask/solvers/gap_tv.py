@@ -13,8 +13,9 @@ an unknown with a Gaussian prior beside a TV prior of scale s turns the same ite
 
 which is 1 without noise and forgets where little light arrives. It costs nothing on clean data.
 
-Nothing depends on the units of y: the TV weight and s count in units of the scene's brightness,
-rms(y) / rms(throughput), and the noise as a fraction of rms(y).
+Nothing depends on the units of y: the TV weight counts in units of the scene's brightness
+rms(y) / rms(throughput), the noise σ as a fraction of rms(y), and s is that brightness. In these
+units κ = noise² · mean(throughput²) / weight.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a training run is made of: frozen dataclasses, one table of a TOML file each.
 
-`read_config` refuses a key it does not know and names the nearest one; a file may name another
+`read_config` refuses a key it does not know and names the nearest one; a file may name others
 as its `base` and only say what differs. `to_toml` writes the resolved configuration back, so a
 run folder says exactly what ran.
 """
@@ -220,7 +220,7 @@ def read_config(path: Path | str, overrides: list[str] | tuple[str, ...] = ()) -
 
 
 def _read_table(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """A file's tables over those of the file its `base` names (relative to itself)."""
+    """A file's tables over those of the files its `base` names (relative to itself)."""
     if not path.is_file():
         raise DataMissingError(f"no configuration at {path}. The shipped ones are in configs/.")
     if path.resolve() in seen:
@@ -229,12 +229,14 @@ def _read_table(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    base = table.pop("base", None)
-    if base is None:
-        return table
-    if not isinstance(base, str):
-        raise ConfigError(f"{path}: base = {base!r} should be the path of another configuration.")
-    return _merged(_read_table(path.parent / base, (*seen, path.resolve())), table)
+    bases = table.pop("base", [])
+    bases = [bases] if isinstance(bases, str) else bases
+    if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
+        raise ConfigError(f"{path}: base should be the path of another configuration, or a list.")
+    below: dict[str, Any] = {}
+    for base in bases:
+        below = _merged(below, _read_table(path.parent / base, (*seen, path.resolve())))
+    return _merged(below, table)
 
 
 def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

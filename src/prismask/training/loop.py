@@ -267,6 +267,11 @@ def _validate(state: TrainState, run: Training) -> None:
         scores = run.validate(state.model) if run.world.is_first else {"score": 0.0}
     state.model.train()
     score = agree(scores["score"], run.world, run.device)
+    if not math.isfinite(score):
+        raise DivergedError(
+            f"validation after step {state.step} is not finite ({scores}); the last good state is "
+            "checkpoint.safetensors."
+        )
     if score > state.best_score:
         state.best_score = score
         _keep_weights(state, run, scores)

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from prismask import __version__
-from prismask.errors import ConfigError, DeviceError
+from prismask.errors import ConfigError
+from prismask.models.devices import choose_device as choose_device
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
@@ -45,29 +46,6 @@ class Prepared:
     def bank(self, scenes: Tensor, config: TrainConfig) -> SceneBank:
         """Scenes ready to be cropped."""
         return SceneBank(scenes, config.data.crop, config.data.scale[0])
-
-
-def choose_device(name: str, local_rank: int = 0) -> torch.device:
-    """ "auto" takes CUDA, then Apple's MPS, then the CPU; a device asked for must be there."""
-    if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda", local_rank)
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise DeviceError(f"{name!r} is no device; use auto, cpu, cuda, cuda:1 or mps.") from error
-    if device.type == "cuda":
-        count = torch.cuda.device_count()
-        if (device.index or 0) >= count:
-            raise DeviceError(
-                f"device {name!r} was asked for, but this machine has {count} CUDA devices. "
-                'Use speed.device = "auto" or "cpu".'
-            )
-        return device if device.index is not None else torch.device("cuda", local_rank)
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise DeviceError("device 'mps' was asked for, but this machine has none; use 'auto'.")
-    return device
 
 
 def prepare(config: TrainConfig, device: torch.device) -> Prepared:

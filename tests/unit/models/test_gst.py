@@ -62,6 +62,20 @@ def test_without_graph_has_at_least_its_size() -> None:
     assert count_parameters(ConvAttention(36)) >= count_parameters(GraphAttention(36))
 
 
+def test_half_precision_around_it_changes_nothing() -> None:
+    """A sum over 65 536 bright pixels overflowed float16 once."""
+    torch.manual_seed(0)
+    network = SelfTuning()
+    mask = torch.ones(1, 1, 256, 256)
+    with torch.no_grad():
+        network.embed[2].bias.fill_(3.0)
+        plain = network(mask)
+        with torch.autocast("cpu", torch.float16):
+            inside = network(mask)
+    assert inside.dtype == torch.float32
+    assert torch.equal(inside, plain)
+
+
 def test_planes_are_looked_at_singly() -> None:
     torch.manual_seed(0)
     network = SelfTuning().double()

@@ -23,7 +23,10 @@ CONFIGS = sorted((Path(__file__).parents[3] / "configs").rglob("*.toml"))
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
 def test_every_shipped_config(path: Path) -> None:
     config = read_config(path)
-    assert config.name == path.stem
+    if path.parent.name != "parts":
+        assert config.name in (path.stem, f"{path.stem}-budget")
+    if path.parent.name == "budget":
+        assert parse_budget(config.schedule.budget)
     first = path.read_text(encoding="utf-8").splitlines()[0]
     assert first.startswith("# Expected:"), "the first comment says what to expect"
 
@@ -70,6 +73,21 @@ def test_overrides(tmp_path: Path) -> None:
     for wrong in ("schedule.batch", "=3", "name.x=3"):
         with pytest.raises(ConfigError):
             read_config(path, [wrong])
+
+
+def test_bases_are_merged_in_order(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("name = 'a'\n[schedule]\nbatch = 2\nepochs = 7\n")
+    (tmp_path / "b.toml").write_text("[schedule]\nbatch = 3\n")
+    (tmp_path / "c.toml").write_text("base = ['a.toml', 'b.toml']\n[data]\ncrop = 9\n")
+    config = read_config(tmp_path / "c.toml")
+    assert (config.name, config.schedule.batch, config.schedule.epochs) == ("a", 3, 7)
+    assert config.data.crop == 9
+    (tmp_path / "d.toml").write_text("base = 'd.toml'\n")
+    with pytest.raises(ConfigError, match="its own base"):
+        read_config(tmp_path / "d.toml")
+    (tmp_path / "e.toml").write_text("base = 3\n")
+    with pytest.raises(ConfigError, match="base should be"):
+        read_config(tmp_path / "e.toml")
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:

@@ -1,0 +1,119 @@
+"""What the demo's page says about one run: facts, scores with their conventions, provenance."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from prismask import __version__
+from prismask.apps.demo_page import PageContent
+from prismask.apps.evaluate_pair import score_rows
+from prismask.checks import size_text
+
+if TYPE_CHECKING:
+    from prismask.apps.demo import Shoot
+
+SHOWN = {
+    "snapshot": "snapshot.png",
+    "truth": "truth.png",
+    "reconstruction": "reconstruction.png",
+    "error": "error.png",
+    "spectra": "spectra.png",
+    "bands_picture": "bands.png",
+}
+"""Which file each picture of the page is."""
+
+
+def page_content(shoot: Shoot, pictures: Mapping[str, bytes], files: Sequence[str]) -> PageContent:
+    """The page's words and pictures."""
+    facts = {
+        "bands": str(shoot.truth.bands),
+        "snapshot_size": f"{math.prod(shoot.snapshot.size):,}",
+        "cube_size": f"{shoot.truth.values.size:,}",
+        "sensor": shoot.sensor_text,
+    }
+    scores = [
+        (row["label"], row["text"], row["convention"])
+        for row in score_rows(shoot.estimate, shoot.truth)
+    ]
+    return PageContent(
+        pictures={name: pictures[file] for name, file in SHOWN.items()},
+        scores=scores,
+        provenance=provenance(shoot),
+        files=files,
+        facts=facts,
+        what_one_sees=what_one_sees(shoot),
+    )
+
+
+def what_one_sees(shoot: Shoot) -> str:
+    """A paragraph for someone who sees such a reconstruction for the first time.
+
+    Numbers are of this run. Reasons are what one expects of such a camera; the demo tests none.
+    """
+    from prismask.evaluation.figures_demo import error_map
+
+    errors = error_map(shoot.estimate, shoot.truth)
+    typical, worst = float(np.median(errors)), float(np.percentile(errors, 99))
+    name, low, high = furthest_patch(shoot)
+    return (
+        f"Half of the pixels are off by less than {typical:.1f} % of full scale, one in a hundred "
+        f"by more than {worst:.0f} %. The hues of most patches and balls can be recognised, but "
+        f"their spectra are not exact: of the six patches below, {name} is furthest off, with a "
+        f"mean over its pixels between {low:+.0f} % and {high:+.0f} % of its own peak away from "
+        "the truth, depending on the band. The print on the card and the threads of the cloth are "
+        "not resolved. The prism spreads light along rows, so errors beside bright edges are to "
+        "be expected in that direction. The scene was laid out with large, even surfaces and a "
+        "dim background, which suits this method; a busy or bright scene comes out worse. GAP-TV "
+        "needs no training and assumes only that scenes are smooth between edges."
+    )
+
+
+def furthest_patch(shoot: Shoot) -> tuple[str, float, float]:
+    """The shown patch whose mean spectrum is furthest off: name, lowest and highest deviation.
+
+    Deviations are in percent of the largest value of the patch's true spectrum.
+    """
+    from prismask.apps.demo import SHOWN_PATCHES
+    from prismask.scenes.synthetic import colour_checker_boxes
+
+    boxes = colour_checker_boxes(shoot.truth.size)
+    found = []
+    for name in SHOWN_PATCHES:
+        rows, columns = boxes[name]
+        truth = shoot.truth.values[:, rows, columns].mean(axis=(1, 2))
+        estimate = shoot.estimate.values[:, rows, columns].mean(axis=(1, 2))
+        off = 100 * (estimate - truth) / truth.max()
+        found.append((float(np.abs(off).max()), name, float(off.min()), float(off.max())))
+    return max(found)[1:]
+
+
+def provenance(shoot: Shoot) -> list[tuple[str, str]]:
+    """What was used, so that the page can be made again."""
+    import torch
+
+    truth, estimate = shoot.truth, shoot.estimate
+    camera = shoot.camera
+    return [
+        ("command", f"prismask demo --size {truth.size[0]} --seed {shoot.seed}"),
+        ("scene", f"{truth.attrs['source']}, light {truth.attrs['illuminant']}, id {truth.hash}"),
+        ("mask", f"fabricated, {size_text(shoot.mask.size)}, id {shoot.mask.hash}"),
+        (
+            "camera",
+            f"{camera.design} disperser, {camera.bands} bands over {camera.extent} px "
+            f"of the {camera.axis}",
+        ),
+        ("sensor", str(shoot.snapshot.attrs["sensor"])),
+        ("snapshot", f"{size_text(shoot.snapshot.size)}, id {shoot.snapshot.hash}"),
+        ("method", f"{estimate.attrs['method_options']}"),
+        ("time", f"{estimate.attrs['seconds']:.1f} s on {estimate.attrs['device']}"),
+        (
+            "versions",
+            f"prismask {__version__}, torch {torch.__version__}, NumPy {np.__version__}, "
+            f"Python {platform.python_version()}",
+        ),
+    ]

@@ -1,0 +1,113 @@
+"""Whether a model has seen what it is tested on.
+
+Weights carry a record of the masks and scenes they were trained on. A test mask that shares a
+pixel of the same aperture with them, or a test scene of the same name, is refused; allowed by
+hand it is marked beside every score. One-to-one is the exception by definition: there the test
+mask *is* the training mask, and nothing else will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from prismask.errors import OverlapError
+from prismask.evaluation.contenders import Contender
+from prismask.evaluation.protocol import Group
+from prismask.optics.mask_sets import MaskEntry, check_disjoint
+
+Verdict = Literal["", "same mask", "overlap", "unknown"]
+"""How test and training masks relate, as tables write it; empty: they share nothing."""
+
+VERDICT_TEXTS: dict[str, str] = {
+    "same mask": "trained on this very mask, as one-to-one means",
+    "overlap": "**has seen these masks or scenes in training**",
+    "unknown": "it is not known which masks it was trained on",
+}
+
+
+def judge_all(
+    contenders: Iterable[Contender],
+    groups: Iterable[Group],
+    scenes: Iterable[str],
+    protocol: str,
+    allow: bool = False,
+) -> tuple[dict[tuple[str, str], Verdict], list[str]]:
+    """A verdict for each (model, group), and remarks; raises `OverlapError` unless allowed."""
+    groups, scenes = list(groups), list(scenes)
+    verdicts: dict[tuple[str, str], Verdict] = {}
+    remarks: list[str] = []
+    for contender in contenders:
+        shared_scenes = trained_scenes(contender, scenes)
+        for group in groups:
+            verdict, why = judge(contender, group, protocol)
+            if shared_scenes:
+                verdict, why = "overlap", f"it was trained on {', '.join(shared_scenes)}."
+            if verdict == "overlap" and not allow:
+                raise OverlapError(
+                    f"{contender.label} on {group.name}: {why} A score there says little about "
+                    "unseen cameras. Leave the group out with --groups, or pass --allow-overlap "
+                    "to see the score marked."
+                )
+            if verdict == "overlap":
+                remarks.append(f"{contender.label} on {group.name}: {why}")
+            verdicts[contender.label, group.name] = verdict
+    return verdicts, remarks
+
+
+def judge(contender: Contender, group: Group, protocol: str) -> tuple[Verdict, str]:
+    """How the group's masks relate to the contender's training masks, and the reason."""
+    facts = contender.training_masks
+    if facts is None:
+        return "unknown", ""
+    trained = training_entry(facts)
+    if trained is None:
+        return "", ""
+    try:
+        check_disjoint(trained, group.masks)
+    except OverlapError as error:
+        if protocol == "one-to-one" and _is_the_mask(trained, group):
+            return "same mask", ""
+        return "overlap", str(error)
+    return "", ""
+
+
+def training_entry(facts: Mapping[str, Any]) -> MaskEntry | None:
+    """The region that training masks were cut from; None where they were fabricated."""
+    if "source_hash" not in facts:
+        return None
+    (top, bottom), (left, right) = facts["rows"], facts["columns"]
+    return MaskEntry(
+        "", str(facts["source_hash"]), str(facts["name"]), top, left, bottom - top, right - left
+    )
+
+
+def trained_scenes(contender: Contender, scenes: Iterable[str]) -> list[str]:
+    """Test scenes that the contender's record lists as training scenes."""
+    data = contender.record.get("data", {})
+    # Made-up scenes have names too, but every run makes its own.
+    if data.get("source") == "synthetic":
+        return []
+    return sorted(set(data.get("train", ())) & set(scenes))
+
+
+def trained_on(contender: Contender) -> str:
+    """Where its training masks came from, in words."""
+    facts = contender.training_masks
+    if facts is None:
+        return "unknown"
+    if contender.kind in ("untrained", "solver"):
+        return "nothing"
+    trained = training_entry(facts)
+    words = "fabricated masks" if trained is None else f"{trained.name} {trained.rectangle.text()}"
+    share = float(facts.get("fabricated_share") or 0)
+    if trained is not None and share:
+        words += f" and fabricated masks ({share:.0%})"
+    return f"{words}, varied" if facts.get("vary") else words
+
+
+def _is_the_mask(trained: MaskEntry, group: Group) -> bool:
+    return all(
+        entry.source_hash == trained.source_hash and entry.rectangle == trained.rectangle
+        for entry in group.masks.entries
+    )

@@ -1,0 +1,188 @@
+"""Who is tested on what: the split of the data folder, or one of your own as TOML.
+
+A split file says the same as `splits.json` of the data folder, and may say more:
+
+    wavelengths_nm = [453.3, 457.6, …]   # all scenes are brought there; left out: those of the
+                                         # data folder, or of the first file
+
+    [scenes]
+    test = ["scene01", "lab/leaf.nc"]    # scenes of the data folder, or files
+
+    [camera]                             # left out: 2 px a band along the width
+    step_px = 2.0                        # or offsets_px = [0.0, 1.9, 3.7, …], one a band
+    axis = "width"                       # or "height"
+    design = "single"                    # or "dual"
+
+    [masks.single]                       # the mask of one-to-one, exactly as large as it must be
+    file = "masks/lab_256.mat"
+
+    [masks.test_second_camera]           # a group of test masks; crops are drawn from these rows
+    file = "masks/other.mat"             # and columns, first and one after the last
+    rows = [0, 660]
+    columns = [0, 660]
+
+    [protocols]                          # left out: one-to-one takes `single`, the others take
+    one-to-many = ["test_second_camera"] # every mask whose name begins with `test`
+
+Files are looked for beside the split file, then in the data folder.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from prismask.checks import choose, nearest
+from prismask.errors import ConfigError, DataMissingError
+from prismask.optics.camera import CASSI
+from prismask.optics.masks import MaskRegion
+from prismask.scenes import datasets
+from prismask.scenes.defaults import STEP
+
+PROTOCOLS = ("one-to-one", "one-to-many", "many-to-many")
+SINGLE = "single"
+"""The name of the one-mask setting's mask."""
+
+_KEYS = {
+    "": ("wavelengths_nm", "scenes", "camera", "masks", "protocols"),
+    "scenes": ("train", "validation", "test"),
+    "camera": ("step_px", "offsets_px", "axis", "design"),
+    "mask": ("file", "rows", "columns"),
+}
+
+
+@dataclass(frozen=True)
+class EvaluationSplit:
+    """Test scenes, masks by name, and the camera."""
+
+    folder: Path | None
+    """The data folder; None when nothing comes from one."""
+    beside: Path | None = None
+    """The folder of the split file, where files are looked for first."""
+    wavelengths: tuple[float, ...] | None = None
+    """Wavelengths in nm to which scenes are brought."""
+    scenes: tuple[str, ...] = ()
+    """Names or files of the test scenes."""
+    places: Mapping[str, datasets.MaskRegion] = field(default_factory=dict)
+    """Where each mask lies."""
+    protocols: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Groups of a protocol where they are not the default ones."""
+    camera: Mapping[str, Any] = field(default_factory=dict)
+    """Dispersion: step_px or offsets_px, axis, design."""
+
+    def region(self, name: str) -> MaskRegion:
+        """Load a mask region by name."""
+        if name not in self.places:
+            raise ConfigError(
+                f"the split has no masks {name!r}.{nearest(name, self.places)} "
+                f"Known: {', '.join(self.places) or 'none'}."
+            )
+        place = self.places[name]
+        folder = self.find(place.file, "mask file")
+        mask = datasets.load_mask_file(folder, place.file)
+        return MaskRegion.of(mask, place.rows, place.columns, Path(place.file).stem)
+
+    def find(self, file: str, what: str) -> Path:
+        """The folder in which `file` is."""
+        for folder in (self.beside, self.folder):
+            if folder is not None and (folder / file).is_file():
+                return folder
+        places = " nor ".join(str(f) for f in (self.beside, self.folder) if f is not None)
+        raise DataMissingError(f"the {what} {file} is neither in {places or 'any folder'}.")
+
+    def build_camera(self, bands: int) -> CASSI:
+        """The camera for cubes of `bands` bands."""
+        axis, design = self.camera.get("axis", "width"), self.camera.get("design", "single")
+        offsets = self.camera.get("offsets_px")
+        if offsets is None:
+            step = float(self.camera.get("step_px", STEP))
+            return CASSI.from_step(bands, step, axis=axis, design=design)
+        if len(offsets) != bands:
+            raise ConfigError(
+                f"the split gives {len(offsets)} band offsets, but the scenes have {bands} bands."
+            )
+        return CASSI(tuple(offsets), axis=axis, design=design)
+
+
+def read_evaluation_split(
+    data: str | Path | None = None, file: str | Path | None = None
+) -> EvaluationSplit:
+    """The split of the data folder, or the one a TOML file describes."""
+    if file is None:
+        folder = datasets.data_folder(data)
+        found = datasets.read_split(folder)
+        return EvaluationSplit(folder, None, found.wavelengths, found.test, found.masks)
+    path = Path(file)
+    if not path.is_file():
+        raise DataMissingError(f"there is no split file {path}.")
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}.") from error
+    return _from_table(table, path, _folder_if_any(data))
+
+
+def _folder_if_any(data: str | Path | None) -> Path | None:
+    """A split file may name files only; a data folder that was asked for must be there."""
+    try:
+        return datasets.data_folder(data)
+    except DataMissingError:
+        if data is not None:
+            raise
+        return None
+
+
+def _from_table(table: dict[str, Any], path: Path, folder: Path | None) -> EvaluationSplit:
+    _check_keys(table, "", path)
+    _check_keys(table.get("scenes", {}), "scenes", path)
+    _check_keys(table.get("camera", {}), "camera", path)
+    places = {}
+    for name, place in table.get("masks", {}).items():
+        _check_keys(place, "mask", path)
+        if "file" not in place:
+            raise ConfigError(f"{path}: masks.{name} has no file.")
+        rows, columns = (_pair(place.get(key), name, key, path) for key in ("rows", "columns"))
+        places[name] = datasets.MaskRegion(str(place["file"]), rows, columns)
+    protocols = {
+        choose(name, PROTOCOLS, "protocol"): tuple(str(group) for group in groups)
+        for name, groups in table.get("protocols", {}).items()
+    }
+    scenes = table.get("scenes", {}).get("test", ())
+    if not scenes:
+        raise ConfigError(f'{path} names no scenes: add [scenes] with test = ["scene01", …].')
+    wavelengths = table.get("wavelengths_nm")
+    return EvaluationSplit(
+        folder,
+        path.parent,
+        None if wavelengths is None else tuple(float(w) for w in wavelengths),
+        tuple(str(name) for name in scenes),
+        places,
+        protocols,
+        table.get("camera", {}),
+    )
+
+
+def _check_keys(table: Any, kind: str, path: Path) -> None:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{path}: {kind} must be a table, not {table!r}.")
+    for key in table:
+        if key not in _KEYS[kind]:
+            where = f" in {kind}" if kind else ""
+            raise ConfigError(
+                f"{path}: unknown key {key!r}{where}.{nearest(key, _KEYS[kind])} "
+                f"Known: {', '.join(_KEYS[kind])}."
+            )
+
+
+def _pair(value: Any, name: str, key: str, path: Path) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    if not (isinstance(value, list) and len(value) == 2 and all(type(v) is int for v in value)):
+        raise ConfigError(
+            f"{path}: masks.{name}.{key} is {value!r}; give the first and the one after the last, "
+            "as in [404, 660]."
+        )
+    return int(value[0]), int(value[1])

@@ -1,0 +1,123 @@
+"""Fit the interval of a network on validation scenes and validation masks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from prismask.errors import ConfigError
+from prismask.inference.engine import Engine, Progress
+from prismask.inference.intervals import (
+    Interval,
+    band_features,
+    fit_interval,
+    residual_planes,
+)
+from prismask.inference.strips import project, throughput
+from prismask.optics.camera import CASSI
+from prismask.optics.sensor import add_gaussian
+
+VALUES_A_PAIR = 20_000
+"""Values kept of each scene and mask; every pair counts the same."""
+
+Fault = Callable[[Tensor, torch.Generator], Tensor]
+"""The true mask `(1, 1|C, H, W)` → the one that the network is given."""
+
+
+@torch.inference_mode()
+def calibrate(
+    engine: Engine,
+    scenes: Tensor,
+    masks: Tensor,
+    camera: CASSI,
+    *,
+    samples: int = 0,
+    noise_std: tuple[float, float] = (0.0, 0.0),
+    fault: Fault | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """The record `interval` for a network: how its error bars are made.
+
+    scenes: `(N, C, H, W)`, at least two; masks: `(M, 1|C, h, w)` as `camera` wants them. Every
+    mask meets every scene.
+    samples: masks drawn from the posterior; above 0 an interval that uses their spread is fitted
+    beside the one for a single pass.
+    noise_std: every snapshot gets Gaussian noise of a strength drawn from this range.
+    fault: what is wrong with the mask that the network is given; None: nothing.
+    """
+    if len(scenes) < 2 or len(masks) < 1:
+        raise ConfigError(
+            f"{len(scenes)} scenes and {len(masks)} masks: an interval needs two scenes or more "
+            "(one half fits its shape, the other its size) and a mask."
+        )
+    generator = torch.Generator().manual_seed(seed)
+    about = {"masks": len(masks), "noise_std": list(noise_std), "faults": fault is not None}
+    kinds = ["single", "sampled"] if samples and engine.can_sample else ["single"]
+    pools: dict[str, _Pool] = {kind: _Pool() for kind in kinds}
+    total, done = len(scenes) * len(masks), 0
+    for number, scene in enumerate(scenes):
+        for mask in masks:
+            snapshot = camera.forward(scene[None], mask[None])
+            low, high = noise_std
+            std = low + (high - low) * float(torch.rand((), generator=generator))
+            snapshot = add_gaussian(snapshot, std, generator)[0]
+            given = mask[None] if fault is None else fault(mask[None], generator)
+            for kind in kinds:
+                drawn = samples if kind == "sampled" else 0
+                found = engine.run(snapshot, given, camera, samples=drawn, seed=seed + done)
+                pools[kind].add(found.values, found.std, scene, snapshot, given, camera,
+                                number, generator)  # fmt: skip
+            done += 1
+            if progress is not None:
+                progress(done, total, {})
+    fitted = {kind: pools[kind].fit(camera.bands, about) for kind in kinds}
+    record: dict[str, Any] = {kind: interval.to_record() for kind, interval in fitted.items()}
+    return {**record, "samples": samples} if samples else record
+
+
+class _Pool:
+    """Values of all pairs, a random part of each."""
+
+    def __init__(self) -> None:
+        self.errors: list[Tensor] = []
+        self.features: dict[str, list[Tensor]] = {}
+        self.band: list[Tensor] = []
+        self.scene: list[Tensor] = []
+
+    def add(
+        self,
+        values: Tensor,
+        std: Tensor | None,
+        truth: Tensor,
+        snapshot: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        number: int,
+        generator: torch.Generator,
+    ) -> None:
+        """Keep a part of one reconstruction `values (C, H, W)`."""
+        residual = snapshot - project(values, mask, camera)
+        planes = residual_planes(residual, throughput(mask, camera), camera)
+        each = max(1, VALUES_A_PAIR // camera.bands)
+        for band in range(camera.bands):
+            spread = None if std is None else std[band]
+            features = band_features(values[band], planes[band], spread)
+            error = (values[band] - truth[band]).flatten()
+            chosen = torch.randint(error.numel(), (each,), generator=generator)
+            self.errors.append(error[chosen])
+            for name, plane in features.items():
+                self.features.setdefault(name, []).append(plane.flatten()[chosen])
+            self.band.append(torch.full((each,), band))
+            self.scene.append(torch.full((each,), number))
+
+    def fit(self, bands: int, about: dict[str, Any]) -> Interval:
+        """The interval of everything kept."""
+        features = {name: torch.cat(parts) for name, parts in self.features.items()}
+        fitted = fit_interval(
+            torch.cat(self.errors), features, torch.cat(self.band), torch.cat(self.scene), bands
+        )
+        return Interval(fitted.bands, fitted.exponents, fitted.quantiles, {**fitted.about, **about})

@@ -1,0 +1,233 @@
+"""What is looked at before anything runs: sizes, exposure, dark level, scale, registration.
+
+Sizes that cannot fit are an error that names what would. Everything else is a `Finding`: a
+sentence for the person and for the result's history. What can be put right without guessing (a
+dark level, a scale the network does not know) is put right, and the finding says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor
+
+from prismask.checks import size_text
+from prismask.errors import ShapeError
+from prismask.inference.registration import Registration
+from prismask.optics.camera import CASSI
+from prismask.optics.shear import whole_step
+from prismask.optics.simulate import camera_from_attrs
+from prismask.scenes.defaults import STEP
+
+LEAST_BANDS, MOST_BANDS = 8, 64
+"""Band counts that are taken from the sizes alone; anything else has to be said."""
+SATURATED_SHARE = 1e-3
+"""Share of pixels at the largest value from which a snapshot counts as clipped."""
+CLOSED = 0.05
+"""Throughput below which a sensor pixel counts as not lit."""
+LEAST_DARK = 2e-3
+"""Dark level, as a fraction of the bright parts, below which there is none to speak of."""
+TYPICAL_LEVEL = 0.45
+"""Bright parts (99.5 %) of y / Σ shear(m) in the scenes that networks are trained on."""
+KNOWN_LEVELS = (0.1, 1.3)
+"""Range of that number which networks have seen; outside it snapshots are brought to typical."""
+
+Weight = Literal["note", "warning"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing worth knowing about a snapshot."""
+
+    weight: Weight
+    """`warning`: the result may be wrong; `note`: good to know."""
+    text: str
+    """The sentence."""
+
+
+def find_camera(
+    measurement: tuple[int, int], mask: tuple[int, int], attrs: Mapping[str, Any]
+) -> tuple[CASSI, Finding | None]:
+    """The camera noted in a measurement, else the default one, else one that fits the sizes.
+
+    The last is a guess and says so; the registration check would notice a wrong one.
+    """
+    noted = camera_from_attrs(attrs)
+    if noted is not None:
+        return noted, None
+    camera = CASSI.from_step()
+    if camera.measurement_size(mask) == measurement:
+        return camera, None
+    for axis in ("width", "height"):
+        bands = _bands_between(measurement, mask, axis, STEP)
+        if bands is not None and LEAST_BANDS <= bands <= MOST_BANDS:
+            spread = (
+                f"{abs(sum(measurement) - sum(mask))} px {'wider' if axis == 'width' else 'higher'}"
+            )
+            text = (
+                f"{bands} bands at {STEP:g} px are assumed, because the snapshot is {spread} "
+                "than the mask. Give --bands and --step otherwise."
+            )
+            return CASSI.from_step(bands, STEP, axis), Finding("note", text)
+    return camera, None
+
+
+def check_fit(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI) -> None:
+    """Raise `ShapeError` with what would fit, unless the sizes go together."""
+    if camera.design == "single":
+        fits = camera.measurement_size(mask) == measurement
+    else:
+        fits = camera.mask_size(measurement) == mask
+    if fits:
+        return
+    wanted = (
+        f"a snapshot of {size_text(camera.measurement_size(mask))} for this mask"
+        if camera.design == "single"
+        else f"a mask of {size_text(camera.mask_size(measurement))} for this snapshot"
+    )
+    raise ShapeError(
+        f"the snapshot is {size_text(measurement)} and the mask {size_text(mask)}; "
+        f"{_dispersion(camera)} need {wanted}. {_advice(measurement, mask, camera)}"
+    )
+
+
+def _advice(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI) -> str:
+    step = whole_step(camera.offsets)
+    bands = _bands_between(measurement, mask, camera.axis, abs(step)) if step else None
+    if camera.design == "single" and bands is not None and bands > 1:
+        return f"These two sizes fit {bands} bands at {abs(step or 1)} px: give --bands {bands}."
+    for turned, what in (((mask[::-1]), "mask"), (mask, "snapshot")):
+        seen = measurement if what == "mask" else measurement[::-1]
+        if camera.design == "single" and camera.measurement_size(turned) == seen:
+            return f"Turned by 90° the {what} would fit: transpose it."
+    other: Literal["width", "height"] = "height" if camera.axis == "width" else "width"
+    sideways = CASSI(camera.offsets, other, camera.design)
+    if sideways.design == "single" and sideways.measurement_size(mask) == measurement:
+        return f"They would fit a prism that disperses along the {other}: give --axis {other}."
+    smaller = any(m < s for m, s in zip(mask, _scene(measurement, camera), strict=True))
+    if smaller:
+        return (
+            "The mask is smaller than the scene: use the mask of this frame, or crop the snapshot."
+        )
+    return "Is one of them cropped? Crop the mask to the scene, or give the right dispersion."
+
+
+def _scene(measurement: tuple[int, int], camera: CASSI) -> tuple[int, int]:
+    try:
+        return camera.scene_size(measurement)
+    except ShapeError:
+        return (0, 0)
+
+
+def _bands_between(
+    measurement: tuple[int, int], mask: tuple[int, int], axis: str, step: float
+) -> int | None:
+    """Bands at `step` px that make up the difference along `axis`, if the other side agrees."""
+    along = 1 if axis == "width" else 0
+    spread = measurement[along] - mask[along]
+    if measurement[1 - along] != mask[1 - along] or spread < 0 or spread % step:
+        return None
+    return int(spread / step) + 1
+
+
+def _dispersion(camera: CASSI) -> str:
+    step = whole_step(camera.offsets)
+    how = f"at {abs(step)} px" if step is not None else f"over {max(camera.offsets):g} px"
+    return f"{camera.bands} bands {how} along the {camera.axis}"
+
+
+# --- exposure, dark level, scale ----------------------------------------------------------------
+
+
+def saturated_share(signal: Tensor) -> float:
+    """Share of the pixels that sit at the largest value."""
+    return float((signal >= signal.max()).float().mean()) if float(signal.max()) > 0 else 0.0
+
+
+def dark_level(signal: Tensor, throughput: Tensor) -> float:
+    """What the sensor shows where no light is, or 0 where nothing speaks for an offset.
+
+    Two bounds from above, of which the lower one counts: the median where the mask is closed for
+    every band (near the ends of the dispersion few bands add up), and the darkest half percent.
+    """
+    bright = float(_quantile(signal, 0.999))
+    closed = signal[throughput < CLOSED]
+    darkest = float(_quantile(signal, 0.005))
+    level = min(float(closed.median()), darkest) if closed.numel() >= 32 else 0.0
+    return level if bright > 0 and level > LEAST_DARK * bright else 0.0
+
+
+def brightness(signal: Tensor, throughput: Tensor) -> float:
+    """99.5 % quantile of y / Σ shear(m) where most bands add up: how bright white would be."""
+    lit = throughput > 0.5 * throughput.median()
+    return float(_quantile(signal[lit] / throughput[lit], 0.995)) if bool(lit.any()) else 0.0
+
+
+def network_gain(level: float, typical: float = TYPICAL_LEVEL) -> float:
+    """The factor that brings a snapshot of this brightness to what networks know; 1 if it is."""
+    low, high = KNOWN_LEVELS[0] / TYPICAL_LEVEL, KNOWN_LEVELS[1] / TYPICAL_LEVEL
+    if not level > 0 or low * typical <= level <= high * typical:
+        return 1.0
+    return typical / level
+
+
+def _quantile(values: Tensor, level: float) -> Tensor:
+    """A quantile of any tensor, from at most a million of its values."""
+    flat = values.flatten()
+    return flat[:: max(1, flat.numel() // 1_000_000)].float().quantile(level)
+
+
+# --- sentences ----------------------------------------------------------------------------------
+
+
+def exposure_findings(signal: Tensor, dark: float) -> list[Finding]:
+    """Clipping, and the dark level that will be subtracted."""
+    found = []
+    share = saturated_share(signal)
+    if share > SATURATED_SHARE:
+        found.append(
+            Finding(
+                "warning",
+                f"{100 * share:.2g} % of the snapshot's pixels are at its largest value: it is "
+                "overexposed, and spectra there are too dark. Expose for less.",
+            )
+        )
+    if dark:
+        found.append(
+            Finding(
+                "note",
+                f"a dark level of {dark:.4g} is subtracted, read where no light arrives. "
+                "Give --dark 0 to keep it, or a number.",
+            )
+        )
+    return found
+
+
+def registration_findings(found: Registration | None) -> list[Finding]:
+    """What the registration check says, in a sentence; nothing where the mask fits."""
+    if found is None or found.fits:
+        return []
+    if not found.found:
+        text = (
+            f"the mask's pattern is not found in the snapshot (score {found.score:.1f}; the right "
+            "mask gives 8 or more), not even flipped, turned or shifted. Is it the mask of this "
+            "instrument, in the sensor's own pixels?"
+        )
+        return [Finding("warning", text)]
+    if found.orientation == "as given" and found.is_longer:
+        text = (
+            f"the mask's pattern is found over {found.span} px along the dispersion, but the "
+            f"camera's bands land on {found.extent + 1} px only. More bands, or a larger step?"
+        )
+        return [Finding("warning", text)]
+    ways = [] if found.orientation == "as given" else [found.orientation]
+    rows, columns = found.shift
+    if abs(rows) >= 1 or abs(columns) >= 2:
+        ways.append(f"shifted by {rows:+d} rows and {columns:+d} columns")
+    text = (
+        f"the mask fits this snapshot clearly better {' and '.join(ways) or 'elsewhere'} (score "
+        f"{found.best_score:.0f} instead of {found.score:.0f}). Correct the mask file."
+    )
+    return [Finding("warning", text)]

@@ -1,0 +1,58 @@
+"""A first look at a snapshot: everything that is known before anything is computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from prismask.inference import checks
+from prismask.inference.checks import Finding
+from prismask.inference.methods import Snapshot
+from prismask.inference.registration import Registration, register
+from prismask.inference.selfcheck import estimate_noise
+from prismask.inference.settings import Settings
+from prismask.inference.strips import throughput
+from prismask.optics.camera import CASSI, as_mask_batch
+from prismask.optics.simulate import unscaled
+from prismask.scenes.records import Mask, Measurement
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """A snapshot that can be worked on, and what was noticed."""
+
+    snapshot: Snapshot
+    findings: tuple[Finding, ...]
+    dark: float
+    """Dark level that was subtracted, in the units of the signal."""
+    noise_from: str
+    """Where the noise level comes from."""
+    registration: Registration | None
+    """How the mask lies on the snapshot; None where nobody looked or it is too small to tell."""
+
+
+def look(
+    measurement: Measurement, mask: Mask, camera: CASSI, settings: Settings, device: torch.device
+) -> Look:
+    """Dark level, noise, brightness and registration of a snapshot that fits mask and camera."""
+    signal = torch.tensor(unscaled(measurement))
+    aperture = as_mask_batch(torch.tensor(mask.values))
+    camera.check_measurement_and_mask(signal[None], aperture)
+    # What people state is in the measurement's own units and has to follow its scale.
+    unit = float(measurement.attrs.get("scale", 1.0))
+    light = throughput(aperture, camera)
+    measured = checks.dark_level(signal, light)
+    dark = measured if settings.dark is None else settings.dark / unit
+    found = None
+    if settings.registration:
+        found = register(signal.to(device), aperture[0].to(device), camera)
+    findings = checks.exposure_findings(signal, dark if settings.dark is None else 0.0)
+    findings += checks.registration_findings(found)
+    noise, source = estimate_noise(signal), "in its quietest parts"
+    if settings.noise_std is not None:
+        noise, source = settings.noise_std / unit, "given"
+    signal = signal - dark
+    level = checks.brightness(signal, light)
+    snapshot = Snapshot(signal, aperture, camera, noise, level)
+    return Look(snapshot, tuple(findings), dark, source, found)

@@ -1,0 +1,239 @@
+"""The two ways from a snapshot to a cube, behind one call: a solver, or a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from prismask.errors import ConfigError
+from prismask.inference.bands import NOTICEABLE, BandAdapter
+from prismask.inference.checks import TYPICAL_LEVEL, Finding, network_gain
+from prismask.inference.engine import Engine, Estimate
+from prismask.inference.intervals import Interval, band_features, residual_planes
+from prismask.inference.settings import Settings
+from prismask.inference.strips import project, throughput
+from prismask.optics.camera import CASSI
+from prismask.solvers import create_solver
+
+Array = NDArray[np.float32]
+Progress = Callable[[int, int, Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """A snapshot that has passed the checks; float32 on the CPU."""
+
+    signal: Tensor
+    """`(H, L)` in the cube's units: scale divided out, dark level subtracted."""
+    mask: Tensor
+    """`(1, 1|C, H, W)`."""
+    camera: CASSI
+    noise_std: float
+    """Noise in the units of `signal`."""
+    brightness: float
+    """How bright white would be (`checks.brightness`)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """A cube `(C, H, W)` and what goes with it, in the units of the snapshot's signal."""
+
+    values: Array
+    std: Array | None = None
+    lower: Array | None = None
+    upper: Array | None = None
+    attrs: dict[str, Any] = field(default_factory=dict)
+    """What the history should say."""
+    findings: tuple[Finding, ...] = ()
+
+
+class Method(Protocol):
+    """A way to reconstruct."""
+
+    name: str
+
+    def identity(self) -> dict[str, Any]:
+        """What tells this method from others, for the recipe."""
+
+    def run(self, snapshot: Snapshot, settings: Settings, progress: Progress | None) -> Outcome:
+        """Reconstruct one snapshot."""
+
+
+class SolverMethod:
+    """Reconstruction without training."""
+
+    def __init__(self, name: str, device: torch.device, options: Mapping[str, Any]) -> None:
+        self.name = name
+        self.device = device
+        self.solver = create_solver(name, **options)
+
+    def identity(self) -> dict[str, Any]:
+        """Name and options."""
+        return {"method": self.name, "solver": repr(self.solver)}
+
+    def run(self, snapshot: Snapshot, settings: Settings, progress: Progress | None) -> Outcome:
+        """Solve on the whole frame."""
+        if settings.samples:
+            raise ConfigError(
+                f"{self.name} has no mask posterior to draw samples from; use a network "
+                "(--model) or leave samples out."
+            )
+        signal, mask = snapshot.signal[None].to(self.device), snapshot.mask.to(self.device)
+        with torch.no_grad():
+            cube = self.solver(signal, mask, snapshot.camera, progress=progress)[0]
+        attrs = {"method": self.name, "method_options": repr(self.solver)}
+        return Outcome(cube.cpu().numpy(), attrs=attrs)
+
+
+class NetworkMethod:
+    """Reconstruction by a trained network."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        self.engine = engine
+        self.name = name
+        self.record = engine.model.record
+
+    def identity(self) -> dict[str, Any]:
+        """The hash of the weights and of the interval stored with them."""
+        return {"method": "network", "weights": self._hash, "interval": self.record.get("interval")}
+
+    @property
+    def _hash(self) -> str:
+        return str(self.record.get("sha256", "unsaved"))
+
+    def adapter(self, camera: CASSI) -> BandAdapter:
+        """How `camera` is shown to this network."""
+        step = self.record.get("step_px")
+        return BandAdapter.between(camera, self.engine.bands, None if step is None else float(step))
+
+    def interval(self, settings: Settings) -> Interval | None:
+        """The interval that fits the settings, if one is stored with the weights."""
+        stored = self.record.get("interval") or {}
+        kind = "sampled" if settings.samples and "sampled" in stored else "single"
+        if kind not in stored:
+            return None
+        return Interval.from_record(stored[kind], self.engine.bands)
+
+    def run(self, snapshot: Snapshot, settings: Settings, progress: Progress | None) -> Outcome:
+        """One pass, or one for each sampled mask; the result is in the snapshot's units again."""
+        self._check_samples(settings)
+        adapter, interval = self.adapter(snapshot.camera), self.interval(settings)
+        typical = float(self.record.get("input_level", TYPICAL_LEVEL))
+        gain = network_gain(snapshot.brightness, typical)
+        signal = snapshot.signal * (gain * adapter.gain)
+        mask = adapter.mask(snapshot.mask)
+        tails = ((1 - settings.level) / 2, (1 + settings.level) / 2)
+        estimate = self.engine.run(
+            signal,
+            mask,
+            adapter.shown,
+            samples=settings.samples,
+            seed=settings.seed,
+            levels=tails if settings.samples and interval is None else None,
+            noise_std=snapshot.noise_std * gain * adapter.gain,
+            progress=progress,
+        )
+        if interval is not None:
+            estimate = with_interval(
+                estimate, interval, settings.level, signal, mask, adapter.shown
+            )
+        parts = [
+            None if part is None else adapter.back(part.numpy()) / np.float32(gain)
+            for part in (estimate.values, estimate.std, estimate.lower, estimate.upper)
+        ]
+        values, std, lower, upper = parts
+        assert values is not None
+        attrs = self._attrs(settings, gain, adapter, estimate, interval)
+        findings = (*_scale_findings(gain), *_band_findings(adapter))
+        return Outcome(values, std, lower, upper, attrs, findings)
+
+    def _check_samples(self, settings: Settings) -> None:
+        if settings.samples and not self.engine.can_sample:
+            raise ConfigError(
+                f"{self.name} was trained without a mask posterior, so no masks can be drawn from "
+                "it; leave samples out, or use weights with one (`prismask models`)."
+            )
+
+    def _attrs(
+        self,
+        settings: Settings,
+        gain: float,
+        adapter: BandAdapter,
+        estimate: Estimate,
+        interval: Interval | None,
+    ) -> dict[str, Any]:
+        attrs: dict[str, Any] = {
+            "method": "network",
+            "model": self.name,
+            "weights_sha256": self._hash,
+            "backbone": self.record["backbone"],
+            "method_options": f"{self.name} ({self.record['backbone']}, {self.engine.bands} bands)",
+            "precision": estimate.precision,
+            "network_gain": gain,
+        }
+        if adapter.is_needed:
+            attrs["bands_from"] = f"{self.engine.bands} bands of the network, interpolated"
+        if settings.samples:
+            attrs |= {"samples": settings.samples, "seed": settings.seed}
+        percent = f"{100 * settings.level:g} %"
+        if interval is not None:
+            attrs["interval"] = f"{percent}, calibrated on {interval.about.get('scenes')} scenes"
+        elif settings.samples:
+            attrs["interval"] = f"central {percent} of the mask samples, not calibrated"
+        return attrs
+
+
+def with_interval(
+    estimate: Estimate,
+    interval: Interval,
+    level: float,
+    signal: Tensor,
+    mask: Tensor,
+    camera: CASSI,
+) -> Estimate:
+    """The estimate with calibrated ends; light is not negative, so neither is the lower end."""
+    residual = signal - project(estimate.values, mask, camera)
+    planes = residual_planes(residual, throughput(mask, camera), camera)
+    lower, upper = torch.empty_like(estimate.values), torch.empty_like(estimate.values)
+    for band, values in enumerate(estimate.values):
+        std = None if estimate.std is None else estimate.std[band]
+        features = band_features(values, planes[band], std)
+        width = interval.half_width(features, band, level)
+        lower[band] = torch.maximum(values - width, values.clamp_max(0))
+        upper[band] = values + width
+    return Estimate(estimate.values, estimate.std, lower, upper, estimate.precision)
+
+
+def _scale_findings(gain: float) -> list[Finding]:
+    if gain == 1.0:
+        return []
+    text = (
+        f"the snapshot is multiplied by {gain:.3g} for the network, which was trained on scenes of "
+        "that brightness; the cube is given back in the snapshot's own units."
+    )
+    return [Finding("note", text)]
+
+
+def _band_findings(adapter: BandAdapter) -> list[Finding]:
+    found = []
+    if adapter.is_needed:
+        text = (
+            f"the network has {adapter.shown.bands} bands and the camera {adapter.camera.bands}: "
+            "the network sees a virtual camera over the same pixels, and its bands are "
+            "interpolated back."
+        )
+        found.append(Finding("note", text))
+    if adapter.strangeness > NOTICEABLE:
+        text = (
+            f"the network was trained at {adapter.trained_step:g} px a band and sees "
+            f"{adapter.strangeness:.2g} times more or less here: expect a worse cube than "
+            "published, and compare with --method gap-tv."
+        )
+        found.append(Finding("warning", text))
+    return found

@@ -1,0 +1,74 @@
+"""A check of the result that needs no truth: re-project it and compare with the snapshot.
+
+A cube that explains its snapshot leaves a residual of the size of the noise. A residual far above
+it means that something about camera, mask or method is not as assumed; one far below means that
+noise was fitted. A small residual is necessary for a good cube, not sufficient.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from prismask.inference.strips import project
+from prismask.optics.camera import CASSI
+
+BLOCK = 32
+"""Side of the blocks in which noise is looked for."""
+
+
+@dataclass(frozen=True)
+class Residual:
+    """How well a cube explains its snapshot, in the snapshot's own units."""
+
+    rms: float
+    """Root mean square of y − A x."""
+    relative: float
+    """The same over the root mean square of y."""
+    noise_std: float
+    """The noise it is compared with."""
+    noise_from: str
+    """Where that number comes from."""
+
+    @property
+    def over_noise(self) -> float:
+        """The residual in units of the noise."""
+        return self.rms / self.noise_std if self.noise_std > 0 else float("inf")
+
+    def text(self) -> str:
+        """One line for the person."""
+        line = f"residual {self.rms:.3g} rms, {100 * self.relative:.2g} % of the signal"
+        if self.noise_std > 0:
+            line += f", {self.over_noise:.2g} × the noise ({self.noise_std:.2g}, {self.noise_from})"
+        return line
+
+
+def reproject(
+    cube: Tensor, signal: Tensor, mask: Tensor, camera: CASSI, noise_std: float, noise_from: str
+) -> Residual:
+    """Compare `A cube` of `cube (C, H, W)` with `signal (H, L)`."""
+    left = signal - project(cube, mask, camera)
+    rms = float(left.square().mean().sqrt())
+    scale = float(signal.square().mean().sqrt())
+    return Residual(rms, rms / scale if scale > 0 else 0.0, noise_std, noise_from)
+
+
+def estimate_noise(signal: Tensor) -> float:
+    """Standard deviation of the noise in the quietest parts of `signal (H, L)`.
+
+    Second differences along both axes remove what is smooth; the mask's code is not, so only the
+    quietest 5 % of the blocks count: dark ones, as a rule. Shot noise adds to this where there is
+    light, and in a snapshot without dark parts the number is an upper bound.
+    """
+    if min(signal.shape) < 8:
+        return 0.0
+    kernel = torch.tensor([1.0, -2.0, 1.0], device=signal.device, dtype=signal.dtype)
+    # Σ of squared weights is 36: unit noise comes out with a standard deviation of 6.
+    rough = F.conv2d(signal[None, None], (kernel[:, None] * kernel[None])[None, None]) / 6
+    block = min(BLOCK, *rough.shape[-2:])
+    blocks = F.unfold(rough, block, stride=block)[0]
+    spread = 1.4826 * blocks.abs().median(dim=0).values
+    return float(spread.quantile(0.05))

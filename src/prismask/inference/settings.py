@@ -1,0 +1,73 @@
+"""Everything that decides a reconstruction besides the snapshot, the mask and the camera."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from prismask.checks import choose
+from prismask.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The choices of one run; hashable, and small enough to be sent to another process."""
+
+    method: str | None = None
+    """A solver by name; None: the network, or gap-tv where there is none."""
+    model: str | None = None
+    """Weights by name or path; None: the default ones, if any are shipped."""
+    samples: int = 0
+    """Masks drawn from the network's posterior; 0: a single pass."""
+    level: float = 0.9
+    """Share of the values that the interval is to cover."""
+    seed: int = 0
+    """Seed of the samples."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1 or mps."""
+    precision: str = "auto"
+    """auto (half where its error is below the noise), half or float32."""
+    tile: int | None = None
+    """Largest height and width of a tile in pixels; None: what suits the device."""
+    noise_std: float | None = None
+    """Noise of the snapshot in its own units; None: estimated from it."""
+    dark: float | None = None
+    """Dark level of the snapshot in its own units; None: read from it."""
+    registration: bool = True
+    """Whether the mask is looked for in the snapshot."""
+    options: tuple[tuple[str, Any], ...] = ()
+    """Options of the solver."""
+
+    def __post_init__(self) -> None:
+        if self.method is not None and self.model is not None:
+            raise ConfigError(
+                f"method {self.method!r} and model {self.model!r} are two ways to reconstruct: "
+                "give one of them."
+            )
+        choose(self.precision, ("auto", "half", "float32"), "precision")
+        if self.samples < 0 or self.samples == 1:
+            raise ConfigError(f"samples is {self.samples}; 0 is a single pass, a spread needs 2.")
+        if not 0 < self.level < 1:
+            raise ConfigError(f"level is {self.level:g}; a coverage lies between 0 and 1.")
+        if self.noise_std is not None and not self.noise_std >= 0:
+            raise ConfigError(f"noise_std is {self.noise_std:g}; a noise is 0 or more.")
+
+    def recipe(self, **facts: Any) -> str:
+        """Short id of these choices and `facts`: the same id means the same result.
+
+        The device is left out: it changes rounding, not the result.
+        """
+        chosen = {
+            "samples": self.samples,
+            "level": self.level,
+            "seed": self.seed,
+            "precision": self.precision,
+            "tile": self.tile,
+            "noise_std": self.noise_std,
+            "dark": self.dark,
+            "options": [list(pair) for pair in self.options],
+        }
+        text = json.dumps({**chosen, **facts}, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,81 @@
+"""Names of models, and what is made of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from small_workload import BANDS, CAMERA, spread
+
+from prismask.errors import ConfigError, DataMissingError
+from prismask.evaluation.contenders import build_contender, read_entries
+from prismask.models.registry import create_model
+from prismask.models.weights import save_weights
+
+
+def weights(path: Path, **record: object) -> Path:
+    model = create_model("srn", bands=BANDS, width=8, blocks=1, seed=3)
+    save_weights(model, path, dict(record))
+    return path
+
+
+def test_kinds_labels_and_options(tmp_path: Path) -> None:
+    file = weights(tmp_path / "weights.safetensors", name="mine", wavelengths_nm=[1, 2, 3, 4])
+    found = read_entries(
+        ["gap-tv:iterations=3,coupling=band", "srn:width=8,blocks=1", str(file), f"b={tmp_path}"]
+    )
+    assert [entry.kind for entry in found] == ["solver", "untrained", "weights", "weights"]
+    assert [entry.label for entry in found] == [
+        "gap-tv:iterations=3,coupling=band", "srn:width=8,blocks=1 (untrained)", "mine", "b",
+    ]  # fmt: skip
+    assert found[0].options == {"iterations": 3, "coupling": "band"}
+    assert found[2].bands == BANDS
+    assert found[2].wavelengths == (1.0, 2.0, 3.0, 4.0)
+    assert found[1].bands is None
+
+
+def test_fresh_networks_are_seeded() -> None:
+    (entry,) = read_entries("srn:width=8,blocks=1")
+    one, same, other = (build_contender(entry, BANDS, seed) for seed in (0, 0, 1))
+    assert one.identity == same.identity != other.identity
+    assert one.training_masks == {"source": "none"}
+
+
+def test_all_kinds_are_called_alike() -> None:
+    entries = read_entries(
+        {"net": "srn:width=8,blocks=1", "tv": "gap-tv:iterations=1", "f": spread}
+    )
+    mask = torch.rand(1, 1, 16, 16)
+    measurement = CAMERA.forward(torch.rand(2, BANDS, 16, 16), mask)
+    for entry in entries:
+        method = build_contender(entry, BANDS, 0).build(torch.device("cpu"))
+        assert method(measurement, mask, CAMERA).shape == (2, BANDS, 16, 16)
+
+
+def test_a_callable_has_no_record() -> None:
+    (entry,) = read_entries({"f": spread})
+    assert build_contender(entry, BANDS, 0).training_masks is None
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "words"),
+    [
+        ("gap-tw", DataMissingError, "Did you mean 'gap-tv'"),
+        ("nowhere/weights.safetensors", DataMissingError, "neither a weights file nor a name"),
+        ("gap-tv:iterations", ConfigError, "key=value"),
+        ("gap-tv:iterashuns=3", ConfigError, "Did you mean 'iterations'"),
+    ],
+)
+def test_wrong_names(name: str, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        [build_contender(entry, BANDS, 0) for entry in read_entries([name])]
+
+
+def test_nobody_two_of_one_name_and_no_model() -> None:
+    with pytest.raises(ConfigError, match="at least one model"):
+        read_entries([])
+    with pytest.raises(ConfigError, match="two models are called 'gap-tv'"):
+        read_entries(["gap-tv", "gap-tv"])
+    with pytest.raises(ConfigError, match="cannot be called"):
+        read_entries({"a": 3})

@@ -1,0 +1,246 @@
+"""Cells: what a model sees, what is scored, and what happens to cubes that are not finite."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+from small_workload import BANDS, CAMERA, METRICS, SIDE, cubes, spread, workload
+from torch import Tensor
+
+from prismask.errors import ConfigError, DeviceError, DivergedError, MissingPartError, ShapeError
+from prismask.evaluation import engine
+from prismask.evaluation.cells import Cell
+from prismask.evaluation.metrics import score
+from prismask.evaluation.precision import choose_halves, half_cost
+from prismask.evaluation.timing import measure_cost
+from prismask.evaluation.trials import Bench, Workload
+from prismask.optics.camera import CASSI
+
+CPU = torch.device("cpu")
+
+
+def no_time(results: Any) -> list[Any]:
+    return [(r.cell, r.mask_id, r.measurement_id, r.values, r.failed) for r in results]
+
+
+def test_scores_are_those_of_the_metrics() -> None:
+    work = workload({"f": spread})
+    found = Bench(work, CPU).run(Cell("f", "lab", 1))
+    mask = work.groups["lab"].mask(1)
+    for place, cube in enumerate(cubes().values()):
+        truth = torch.tensor(cube.values)[None]
+        estimate = CAMERA.spread(CAMERA.forward(truth, mask), mask)
+        for name, value in score(estimate, truth, METRICS).items():
+            assert found.values[name][place] == pytest.approx(float(value[0]), rel=1e-5)
+    assert found.mask_id == work.groups["lab"].masks.entries[1].mask_id
+
+
+def test_all_models_see_identical_measurements() -> None:
+    seen: dict[str, list[Tensor]] = {"a": [], "b": []}
+
+    def watcher(label: str) -> Any:
+        def watch(measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+            seen[label].append(torch.cat([measurement.flatten(), mask.flatten()]))
+            return spread(measurement, mask, camera)
+
+        return watch
+
+    work = workload({label: watcher(label) for label in seen}, noise=0.05)
+    bench = Bench(work, CPU)
+    # Not the same order for both: what is seen must not depend on what ran before.
+    results = {}
+    for label, trials in (("a", (0, 1, 2)), ("b", (2, 0, 1))):
+        results[label] = {t: bench.run(Cell(label, "lab", t)) for t in trials}
+    ordered = [seen["b"][k] for k in (1, 2, 0)]
+    assert all(torch.equal(x, y) for x, y in zip(seen["a"], ordered, strict=True))
+    for trial in range(3):
+        ids = {results[label][trial].measurement_id for label in seen}
+        assert len(ids) == 1
+    assert results["a"][0].measurement_id != results["a"][1].measurement_id
+
+
+def test_batches_of_one_measure_the_same() -> None:
+    whole = Bench(workload({"f": spread}, noise=0.1), CPU).run(Cell("f", "lab", 0))
+    singly = Bench(workload({"f": spread}, noise=0.1, batch=1), CPU).run(Cell("f", "lab", 0))
+    assert whole.measurement_id == singly.measurement_id
+    assert whole.values["psnr_paper"] == pytest.approx(singly.values["psnr_paper"])
+
+
+def test_noise_is_seeded() -> None:
+    ids = [
+        Bench(workload({"f": spread}, noise=0.1, seed=s), CPU).run(Cell("f", "lab", 0))
+        for s in (0, 0, 1)
+    ]
+    assert ids[0].measurement_id == ids[1].measurement_id != ids[2].measurement_id
+
+
+def nan_at_second(measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+    estimate = spread(measurement, mask, camera).clone()
+    estimate[1, 0, 3, 3] = math.nan
+    return estimate
+
+
+def diverges_at_bright(measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+    first = Bench(workload({"f": spread}), CPU)._cubes[1:2]
+    bright = camera.forward(first, mask)
+    if any(torch.allclose(one, bright[0]) for one in measurement):
+        raise DivergedError("it did not stay finite.")
+    return spread(measurement, mask, camera)
+
+
+@pytest.mark.parametrize("model", [nan_at_second, diverges_at_bright])
+def test_a_cube_that_is_not_finite_is_named_and_the_rest_goes_on(model: Any) -> None:
+    good = Bench(workload({"f": spread}), CPU).run(Cell("f", "lab", 0))
+    found = Bench(workload({"f": model}), CPU).run(Cell("f", "lab", 0))
+    assert list(found.failed) == ["leaf1"]
+    assert "finite" in found.failed["leaf1"] or "NaN" in found.failed["leaf1"]
+    for name in METRICS:
+        assert math.isnan(found.values[name][1])
+        for place in (0, 2):
+            assert found.values[name][place] == pytest.approx(good.values[name][place], rel=1e-5)
+
+
+def test_nothing_finite_at_all() -> None:
+    work = workload({"f": lambda y, m, c: torch.full((len(y), BANDS, SIDE, SIDE), math.inf)})
+    found = Bench(work, CPU).run(Cell("f", "lab", 0))
+    assert list(found.failed) == ["leaf0", "leaf1", "leaf2"]
+    assert all(math.isnan(value) for column in found.values.values() for value in column)
+
+
+@pytest.mark.parametrize("wrong", [lambda y, m, c: y, lambda y, m, c: None])
+def test_a_model_that_gives_no_cubes(wrong: Any) -> None:
+    with pytest.raises(ShapeError, match=r"f gave .* a model returns cubes"):
+        Bench(workload({"f": wrong}), CPU).run(Cell("f", "lab", 0))
+
+
+def test_out_of_memory_names_the_batch() -> None:
+    def greedy(y: Tensor, m: Tensor, c: CASSI) -> Tensor:
+        raise torch.OutOfMemoryError
+
+    with pytest.raises(DeviceError, match="smaller --batch"):
+        Bench(workload({"f": greedy}), CPU).run(Cell("f", "lab", 0))
+
+
+# --- who computes --------------------------------------------------------------------------------
+
+
+def cells(work: Workload) -> list[Cell]:
+    return [Cell(m, "lab", t) for t in range(3) for m in work.contenders]
+
+
+class FakeClient:
+    """As much of `distributed.Client` as is used, in threads."""
+
+    def scatter(self, work: Workload, broadcast: bool, hash: bool) -> Workload:
+        return work
+
+    def get_executor(self, pure: bool) -> ThreadPoolExecutor:
+        assert not pure, "two cells with equal arguments are still two calls"
+        return ThreadPoolExecutor(2)
+
+    def scheduler_info(self) -> dict[str, Any]:
+        return {"workers": {"a": {}, "b": {}}}
+
+
+def test_a_cluster_s_client_gives_the_same() -> None:
+    work = workload(["srn:width=8,blocks=1", "gap-tv:iterations=2"])
+    here = list(engine.run_cells(work, cells(work), CPU))
+    there = list(engine.run_with_client(FakeClient(), work, cells(work), CPU, threads=None))
+    assert len(there) == 6
+    assert no_time(sorted(there, key=lambda r: r.cell.key)) == no_time(
+        sorted(here, key=lambda r: r.cell.key)
+    )
+
+
+def test_an_error_keeps_what_finished_beside_it() -> None:
+    work = workload({"good": spread})
+    good = Bench(work, CPU).run(Cell("good", "lab", 0))
+    futures: list[Future[Any]] = [Future() for _ in range(3)]
+    futures[0].set_exception(ShapeError("no"))
+    futures[1].set_result(good)
+    futures[2].set_exception(ShapeError("no"))
+    waiting = iter(futures)
+    results = engine._in_turn(lambda cell: next(waiting), [good.cell] * 3, window=3)
+    assert next(results) == good
+    with pytest.raises(ShapeError, match="no"):
+        next(results)
+
+
+def test_only_a_few_cells_are_on_their_way() -> None:
+    work = workload({"f": spread})
+    handed: list[int] = []
+
+    def many() -> Any:
+        for trial in range(3):
+            handed.append(trial)
+            yield Cell("f", "lab", trial)
+
+    results = engine.run_cells(work, many(), CPU)
+    assert handed == []
+    next(results)
+    assert handed == [0]
+
+
+def test_wrong_crews() -> None:
+    work = workload({"f": spread})
+    with pytest.raises(ConfigError, match="at least 1"):
+        engine.run_cells(work, [], CPU, workers=0)
+    try:
+        import distributed  # noqa: F401
+    except ImportError:
+        with pytest.raises(MissingPartError, match=r"prismask\[cluster\]"):
+            list(engine.run_cells(work, cells(work), CPU, dask="local"))
+
+
+# --- cost and precision --------------------------------------------------------------------------
+
+
+def test_cost_of_a_network_and_of_a_solver() -> None:
+    work = workload(["srn:width=8,blocks=1", "gap-tv:iterations=1"])
+    bench = Bench(work, CPU)
+    mask = work.groups["lab"].mask(0)
+    measurement = CAMERA.forward(bench._cubes[:1], mask)
+    costs = [
+        measure_cost(found, bench.method(label), measurement, mask, CAMERA)
+        for label, found in work.contenders.items()
+    ]
+    weights = (BANDS * 8 + 2 * 8 * 8 + 8 * 8 + 8 * BANDS) * 9
+    assert costs[0].parameters == weights + 4 * 8 + BANDS
+    assert costs[0].multiply_adds == weights * SIDE * SIDE
+    assert costs[1].parameters is None
+    assert all(cost.seconds_per_sample > 0 and cost.repeats >= 1 for cost in costs)
+
+
+def test_half_precision_is_asked_for_on_gpus_only() -> None:
+    work = workload(["srn:width=8,blocks=1"])
+    assert choose_halves(work, CPU, "auto") == {}
+    with pytest.raises(ConfigError, match="for GPUs"):
+        choose_halves(work, CPU, "half")
+
+
+def test_a_network_that_half_precision_hurts_keeps_its_bits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    label = "srn:width=8,blocks=1 (untrained)"
+    work = workload(["srn:width=8,blocks=1"])
+    original = Bench.run
+    for harm, expected in ((1.0, set()), (0.001, {label})):
+
+        def run(self: Bench, cell: Cell, harm: float = harm) -> Any:
+            found = original(self, cell)
+            if self.work.halves:
+                found.values["psnr_paper"][0] += harm
+            return found
+
+        monkeypatch.setattr(Bench, "run", run)
+        monkeypatch.setattr("prismask.models.fast.half_dtype", lambda device: torch.float32)
+        assert half_cost(work, CPU, label) == pytest.approx(harm, abs=1e-4)
+        fake_gpu = type("Device", (), {"type": "cuda"})()
+        monkeypatch.setattr(
+            "prismask.evaluation.precision.half_cost", lambda w, d, m: half_cost(w, CPU, m)
+        )
+        assert set(choose_halves(work, fake_gpu, "auto")) == expected
