@@ -13,6 +13,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from prismask.evaluation.runner import evaluate as evaluate
+    from prismask.inference.single import reconstruct as reconstruct
     from prismask.optics.camera import CASSI as CASSI
     from prismask.scenes.files import load as load
     from prismask.scenes.files import load_cube as load_cube
@@ -33,6 +34,7 @@ _HOMES = {
     "load_cube": "prismask.scenes.files",
     "load_mask": "prismask.scenes.files",
     "load_measurement": "prismask.scenes.files",
+    "reconstruct": "prismask.inference.single",
     "save": "prismask.scenes.files",
 }
 

@@ -272,7 +272,7 @@ def test_a_rank_that_dies_ends_the_others(tmp_path: Path) -> None:
     while not checkpoint.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     second.kill()
-    second.wait()
+    second.communicate(timeout=60)
     output = first.communicate(timeout=120)[0]
     assert first.returncode == 3, output
     assert "another process of this run is gone" in output

@@ -13,15 +13,18 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, Parameter
 
 from prismask import __version__
+from prismask.apps.calibrate import calibrate
 from prismask.apps.convert import convert
 from prismask.apps.demo import demo
 from prismask.apps.evaluate import evaluate, stress
 from prismask.apps.evaluate_pair import evaluate_pair
 from prismask.apps.info import info
+from prismask.apps.models import models
 from prismask.apps.reconstruct import reconstruct
 from prismask.apps.render import render
 from prismask.apps.simulate import simulate
 from prismask.apps.terminal import complain
+from prismask.apps.train import train
 from prismask.errors import PrismaskError
 
 WRONG_INPUT = 2
@@ -33,11 +36,15 @@ app = App(
     help="Hyperspectral cubes from one coded CASSI snapshot.",
     help_epilogue="Any command takes --debug, which shows the traceback of an error. Existing "
     "files are kept unless --overwrite is given.",
+    # `run` says it in our words, and a command may say how to go on.
+    suppress_keyboard_interrupt=False,
 )
 
-for command in (demo, info, simulate, reconstruct, render, evaluate_pair, convert):
+for command in (
+    demo, info, simulate, reconstruct, models, calibrate, render, evaluate_pair, convert,
+):  # fmt: skip
     app.command(command)
-for scoring in (evaluate, stress):
+for scoring in (train, evaluate, stress):
     # Flags that are off by default need no second name that turns them off.
     app.command(scoring, default_parameter=Parameter(negative=()))
 

@@ -1,98 +1,171 @@
-"""`prismask reconstruct`: one snapshot to a cube."""
+"""`prismask reconstruct`: a snapshot, or a folder of them, to cubes with error bars."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
-from prismask.apps.camera_options import CameraOptions, build_camera
+from prismask.apps.camera_options import CameraOptions
 from prismask.apps.progress import reporter
 from prismask.apps.terminal import remark, say
-from prismask.errors import ShapeError
+from prismask.errors import ConfigError, OutputExistsError
+
+if TYPE_CHECKING:
+    from prismask.apps.reconstruct_job import SnapshotWork
+    from prismask.inference.folder import Finished
+    from prismask.inference.settings import Settings
+
+SOME_FAILED = 1
+
+
+@Parameter(name="*", group=Group("Method", sort_key=5))
+@dataclass(frozen=True)
+class MethodOptions:
+    """How the cube is made."""
+
+    model: str | None = None
+    """Trained weights: a name from `prismask models` or the path of a file. [default: the best
+    weights that ship, else gap-tv]"""
+    method: str | None = None
+    """A solver that needs no training, such as gap-tv, instead of a network."""
+    iterations: int | None = None
+    """Iterations of the solver. [default: its own]"""
+    samples: int = 0
+    """Masks to draw from the network's posterior for the spread of the cube; 0: one fast pass."""
+    level: float = 0.9
+    """Share of the values that the error bars are to cover."""
+    seed: int = 0
+    """Seed of the samples."""
+    device: str = "auto"
+    """Where to compute: auto, cpu, cuda, cuda:1 or mps."""
+    precision: Literal["auto", "half", "float32"] = "auto"
+    """Arithmetic of a network; auto is half where its error is below the noise."""
+    tile: int | None = None
+    """Largest side of a tile in pixels, for less memory. [default: what suits the device]"""
+    noise_std: float | None = None
+    """Noise of the snapshot, in its own units. [default: estimated from it]"""
+    dark: float | None = None
+    """Dark level of the snapshot, in its own units. [default: read from it]"""
+    check_mask: bool = True
+    """Look for the mask in the snapshot first, and say if another way round fits better."""
+
+    def settings(self) -> Settings:
+        """As the library takes them."""
+        from prismask.inference.settings import Settings
+
+        options = () if self.iterations is None else (("iterations", self.iterations),)
+        method = self.method
+        if self.iterations is not None and self.model is None and method is None:
+            method = "gap-tv"
+        return Settings(
+            method, self.model, self.samples, self.level, self.seed, self.device, self.precision,
+            self.tile, self.noise_std, self.dark, self.check_mask, options,
+        )  # fmt: skip
 
 
 def reconstruct(
-    snapshot: Path,
-    /,
-    *,
+    *snapshots: Path,
     mask: Path,
     out: Annotated[Path, Parameter(name=["--out", "-o"])],
+    method: MethodOptions | None = None,
     camera: CameraOptions | None = None,
-    method: str = "gap-tv",
-    iterations: int | None = None,
-    device: str = "auto",
+    workers: int = 1,
+    extension: str = "nc",
+    quick_look: bool = True,
     variable: str | None = None,
     mask_variable: str | None = None,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
-) -> None:
-    """Reconstruct the cube behind a snapshot.
+) -> int:
+    """Reconstruct the cube behind a snapshot, or behind every snapshot of a folder.
 
     Parameters
     ----------
-    snapshot
-        The measurement, in any format that Prismask reads.
+    snapshots
+        The measurement in any format that Prismask reads; or several, a folder, or a pattern
+        such as 'shots/*.mat'. A run that was interrupted goes on where it stopped.
     mask
-        The calibrated mask it was taken through.
+        The calibrated mask they were taken through.
     out
-        The cube to write.
-    method
-        How: gap-tv works for every camera without training.
-    iterations
-        Iterations of the method. [default: the method's own]
-    device
-        auto, cpu or cuda.
+        The cube to write (.nc, .mat, .hdr, .tif by extension); a folder for several snapshots.
+    workers
+        Processes that work on a folder at the same time.
+    extension
+        Format of the cubes of a folder: nc, mat, hdr, tif …
+    quick_look
+        Write a picture beside the cube as well, as the eye would see it.
     variable
         The variable that is the measurement, in a file that holds several.
     mask_variable
         The variable that is the mask, in a file that holds several.
     overwrite
-        Replace the output if it exists.
+        Replace outputs that exist.
     """
-    from prismask.inference import single
+    from prismask.apps.reconstruct_job import SnapshotWork
+    from prismask.inference.folder import is_many
+
+    if not snapshots:
+        raise ConfigError("give a snapshot, a folder of them, or a pattern in quotes.")
+    options = camera or CameraOptions()
+    settings = (method or MethodOptions()).settings()
+    work = SnapshotWork(settings, mask, options, variable, mask_variable, quick_look, overwrite)
+    if is_many(snapshots):
+        return _many(list(snapshots), work, out, extension, workers)
+    _one(snapshots[0], work, out)
+    return 0
+
+
+def _one(snapshot: Path, work: SnapshotWork, out: Path) -> None:
+    from prismask.apps.reconstruct_job import quick_look_path
+    from prismask.inference.folder import Job
     from prismask.scenes.atomic import refuse_existing
-    from prismask.scenes.files import load_mask, load_measurement, save
     from prismask.scenes.formats import format_for_writing
 
     format_for_writing(out)
-    refuse_existing(out, overwrite)
-    options = camera or CameraOptions()
-    measurement, aperture = load_measurement(snapshot, variable), load_mask(mask, mask_variable)
-    design = build_camera(options, attrs=measurement.attrs)
-    solver_options: dict[str, Any] = {} if iterations is None else {"iterations": iterations}
-    try:
-        with reporter() as report:
-            cube = single.reconstruct(
-                measurement,
-                aperture,
-                design,
-                method,
-                wavelengths=options.wavelength_list(),
-                progress=report(method),
-                device=device,
-                **solver_options,
-            )
-    except ShapeError as error:
-        raise ShapeError(f"{error}{_hint(measurement.size, aperture.size, design)}") from error
-    save(cube, out, overwrite=overwrite)
-    if cube.attrs["wavelengths_from"] == "default" and cube.wavelengths is not None:
-        first, last = cube.wavelengths[0], cube.wavelengths[-1]
-        remark(f"wavelengths {first:g} to {last:g} nm are assumed; give --wavelengths otherwise.")
-    say(
-        f"{out}: {cube.bands} bands of {cube.size[0]}×{cube.size[1]}, {cube.attrs['seconds']:.1f} s"
-    )
+    refuse_existing(out, work.overwrite)
+    if work.quick_look:
+        refuse_existing(quick_look_path(out), work.overwrite)
+    with reporter() as report:
+        finished = work.run(Job(snapshot, out), progress=report("reconstructing"))
+    for line in finished.remarks:
+        remark(line)
+    say(finished.text)
 
 
-def _hint(measurement: tuple[int, int], mask: tuple[int, int], design: Any) -> str:
-    """How many bands would fit the two sizes at the same step, if a whole number does."""
-    from prismask.optics.shear import whole_step
+def _many(given: list[Path], work: SnapshotWork, out: Path, extension: str, workers: int) -> int:
+    from prismask.inference.folder import find_snapshots, plan, run_jobs
+    from prismask.scenes.formats import format_for_writing
 
-    step = whole_step(design.offsets)
-    along = 1 if design.axis == "width" else 0
-    other = 1 - along
-    spread = measurement[along] - mask[along]
-    fits = step and design.design == "single" and measurement[other] == mask[other]
-    if not fits or spread < 0 or spread % abs(step or 1):
-        return ""
-    return f" These two sizes fit {spread // abs(step or 1) + 1} bands at {abs(step or 1)} px."
+    if out.exists() and not out.is_dir():
+        raise OutputExistsError(f"{out} is a file; several snapshots need a folder for -o.")
+    jobs = plan(find_snapshots(given, [work.mask]), out, extension)
+    format_for_writing(jobs[0].out)
+    out.mkdir(parents=True, exist_ok=True)
+    remark(f"{len(jobs)} snapshots to {out} …")
+    finished = run_jobs(jobs, work, workers, _tell)
+    failed = [one for one in finished if one.status == "failed"]
+    counts = {status: sum(one.status == status for one in finished) for status in _WORDS}
+    say("; ".join(f"{count} {_WORDS[status]}" for status, count in counts.items() if count))
+    for one in failed:
+        say(f"failed: {one.job.source}: {' '.join(one.text.split())}")
+    return SOME_FAILED if failed else 0
+
+
+_WORDS = {"done": "reconstructed", "skipped": "finished before", "failed": "failed"}
+
+
+def _tell(finished: Finished, done: int, total: int, seconds_left: float) -> None:
+    name = finished.job.source.name
+    for line in finished.remarks:
+        remark(f"  {name}: {line}")
+    text = finished.text if finished.status != "failed" else f"{name} failed: {finished.text}"
+    left = f"; about {_duration(seconds_left)} left" if done < total and seconds_left else ""
+    remark(f"{done} of {total}: {' '.join(text.split())}{left}")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,21 +1,68 @@
-"""Training from a configuration file, with progress for a person and files for the record.
+"""`prismask train`, and `python -m prismask.training` where only torch and SciPy are installed.
 
-Needs torch, NumPy, SciPy and safetensors only, so that it runs on a bare GPU machine; curves
-are drawn where matplotlib is installed.
+Progress goes to the terminal, everything else to the run folder. Curves are drawn where
+matplotlib is installed.
 """
 
 from __future__ import annotations
 
 import argparse
-import logging
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from prismask.errors import PrismaskError
+from prismask.apps.terminal import complain, remark, say
+from prismask.errors import MissingPartError, PrismaskError
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from prismask.training.run import Outcome
+
+LOST_PEER = 3
+SECONDS_BETWEEN_LINES = 2.0
+
+
+class _Named:
+    """Stands in for cyclopts' Parameter: `--set` cannot be the name of a Python argument here."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+try:
+    from cyclopts import Parameter as _Parameter
+except ImportError:
+    _Parameter = _Named  # type: ignore[assignment, misc]
+
+
+def train(
+    config: Path,
+    /,
+    *,
+    overrides: Annotated[list[str] | None, _Parameter(name="--set")] = None,
+    out: Path | None = None,
+    resume: bool = False,
+    stop_after: str = "",
+) -> int:
+    """Train a network as a configuration file says.
+
+    Parameters
+    ----------
+    config
+        A TOML file, such as configs/smoke.toml.
+    overrides
+        Changes to the file, as in --set schedule.batch=4; may be repeated.
+    out
+        Run folder. [default: runs/NAME]
+    resume
+        Go on from the run folder's checkpoint.
+    stop_after
+        Pause with a checkpoint after this time, as in 9min; --resume goes on.
+    """
+    outcome = run_training(
+        config, overrides=overrides or (), out=out, resume=resume, stop_after=stop_after
+    )
+    say(f"{'finished' if outcome.finished else 'paused'}: {outcome.folder}")
+    return 0
 
 
 def run_training(
@@ -25,19 +72,19 @@ def run_training(
     out: Path | str | None = None,
     resume: bool = False,
     stop_after: str = "",
-) -> Any:
-    """Train as the file says; the run folder is `runs/NAME` unless `out` says otherwise."""
+) -> Outcome:
+    """Train as the file says; the same as the command, for Python."""
     from prismask.training.config import parse_budget, read_config
-    from prismask.training.run import train
+    from prismask.training.run import train as train_network
 
     config = read_config(config_path, list(overrides))
     folder = Path(out) if out is not None else Path("runs") / config.name
-    outcome = train(
+    outcome = train_network(
         config,
         folder,
         resume=resume,
         make_validate=_make_validate,
-        report=_report,
+        report=_reporters(config.output.tensorboard, folder),
         stop_after=parse_budget(stop_after),
     )
     _draw_curves(folder)
@@ -45,38 +92,84 @@ def run_training(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line of `python -m prismask.training`."""
+    """The command line of `python -m prismask.training`, alone or under torchrun."""
     parser = argparse.ArgumentParser(prog="python -m prismask.training")
-    parser.add_argument("config", help="a TOML file, such as configs/smoke.toml")
+    parser.add_argument("config", type=Path, help="a TOML file, such as configs/smoke.toml")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
-    parser.add_argument("--out", help="run folder (default: runs/NAME)")
+    parser.add_argument("--out", type=Path, help="run folder (default: runs/NAME)")
     parser.add_argument("--resume", action="store_true", help="go on from the folder's checkpoint")
     parser.add_argument("--stop-after", default="", metavar="TIME", help="pause after e.g. 9min")
-    given = parser.parse_args(arguments)
-    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    given = vars(parser.parse_args(arguments))
     try:
-        outcome = run_training(
-            given.config,
-            overrides=given.overrides,
-            out=given.out,
-            resume=given.resume,
-            stop_after=given.stop_after,
-        )
+        return train(given.pop("config"), **given)
     except PrismaskError as error:
-        log.error("error: %s", error)
+        complain(str(error))
         return 2
-    except (RuntimeError, ConnectionError) as error:
+    except RuntimeError as error:
         if not _lost_peer(error):
             raise
-        log.error(
-            "error: another process of this run is gone (%s). The run folder's checkpoint is "
-            "whole: start again with --resume.",
-            str(error).splitlines()[0],
+        complain(
+            f"another process of this run is gone ({str(error).splitlines()[0]}). The run "
+            "folder's checkpoint is whole: start again with --resume."
         )
-        return 3
-    if outcome.folder is not None:
-        log.info("%s %s", "finished:" if outcome.finished else "paused:", outcome.folder)
-    return 0
+        return LOST_PEER
+
+
+def line_reporter() -> Callable[[dict[str, Any]], None]:
+    """Shows every validation, and steps no oftener than every two seconds."""
+    last = -SECONDS_BETWEEN_LINES
+
+    def report(line: dict[str, Any]) -> None:
+        nonlocal last
+        if line["event"] == "step":
+            if 0 <= line["seconds"] - last < SECONDS_BETWEEN_LINES:
+                return
+            last = line["seconds"]
+        remark(progress_text(line))
+
+    return report
+
+
+def _reporters(tensorboard: bool, folder: Path) -> Callable[[dict[str, Any]], None]:
+    """Lines for a person, and event files for TensorBoard where the configuration asks."""
+    show = line_reporter()
+    if not tensorboard:
+        return show
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise MissingPartError(
+            "output.tensorboard needs the package tensorboard: pip install tensorboard, "
+            "or set output.tensorboard = false."
+        ) from error
+    writer = SummaryWriter(str(folder / "tensorboard"))
+
+    def report(line: dict[str, Any]) -> None:
+        show(line)
+        for name, value in line.items():
+            if isinstance(value, float):
+                writer.add_scalar(f"{line['event']}/{name}", value, line["step"])
+
+    return report
+
+
+def progress_text(line: dict[str, Any]) -> str:
+    """One line of metrics as a person reads it."""
+    if line["event"] == "validation":
+        groups = [f"{k.removeprefix('psnr_')} {v:.2f}" for k, v in line.items() if "psnr_" in k]
+        return f"validation at step {line['step']}: PSNR paper [dB] {', '.join(groups)}"
+    g = f"  g {line['g_min']:.4f}…{line['g_max']:.4f}" if "g_min" in line else ""
+    done = int(20 * min(line["progress"], 1))
+    return (
+        f"[{'#' * done}{'.' * (20 - done)}] epoch {line['epoch']} {line['phase']}  "
+        f"loss {line['loss']:.5f}  PSNR unit {line['psnr_unit']:.2f} dB{g}  "
+        f"{line['samples_per_s']:.0f} samples/s  {_time(line['seconds_left'])} left"
+    )
+
+
+def _time(seconds: float) -> str:
+    whole = int(seconds)
+    return f"{whole // 60}:{whole % 60:02d}"
 
 
 def _lost_peer(error: BaseException) -> bool:
@@ -95,40 +188,11 @@ def _make_validate(config: Any, prepared: Any) -> Any:
     return make_validation(prepared.validation_scenes, region, prepared.camera)
 
 
-def progress_text(line: dict[str, Any]) -> str:
-    """One line of metrics as a person reads it."""
-    if line["event"] == "validation":
-        groups = [f"{k.removeprefix('psnr_')} {v:.2f}" for k, v in line.items() if "psnr_" in k]
-        return f"validation at step {line['step']}: PSNR paper [dB] {', '.join(groups)}"
-    g = f"  g {line['g_min']:.4f}…{line['g_max']:.4f}" if "g_min" in line else ""
-    return (
-        f"epoch {line['epoch']:4d} {line['phase']:6s} loss {line['loss']:.5f}  "
-        f"PSNR unit {line['psnr_unit']:5.2f} dB{g}  {line['samples_per_s']:6.0f} samples/s  "
-        f"{_time(line['seconds_left'])} left"
-    )
-
-
-def _time(seconds: float) -> str:
-    whole = int(seconds)
-    return f"{whole // 60}:{whole % 60:02d}"
-
-
-_last_shown = [-1e9]
-
-
-def _report(line: dict[str, Any]) -> None:
-    """Show validations always and steps at most every two seconds."""
-    if line["event"] == "step":
-        if line["seconds"] - _last_shown[0] < 2 and line["seconds"] > _last_shown[0]:
-            return
-        _last_shown[0] = line["seconds"]
-    log.info("%s", progress_text(line))
-
-
 def _draw_curves(folder: Path) -> None:
-    try:
-        from prismask.evaluation.curves import draw_curves
-    except ImportError:
-        log.debug("matplotlib is not installed; no curves were drawn")
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None or not (folder / "metrics.jsonl").exists():
         return
+    from prismask.evaluation.curves import draw_curves
+
     draw_curves(folder / "metrics.jsonl", folder / "curves.png")

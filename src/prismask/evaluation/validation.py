@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from prismask.evaluation.metrics import psnr
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.scenes.defaults import SIZE
@@ -67,7 +68,7 @@ def _score(model: Any, cubes: Tensor, masks: Tensor, camera: CASSI) -> float:
             measurement = camera.forward(cube, mask[None])
             with torch.autocast(cubes.device.type, torch.float16, enabled=half):
                 estimate = model(measurement, mask[None], camera)
-            values.append(_psnr(estimate.float(), cube))
+            values.append(psnr(estimate.float(), cube, convention="paper"))
     return float(torch.cat(values).mean())
 
 
@@ -90,8 +91,3 @@ def _crops(region: Tensor, cubes: Tensor, camera: CASSI, count: int) -> Tensor:
         column = int(torch.randint(free_columns + 1, (), generator=generator))
         crops.append(region[row : row + height, column : column + width])
     return torch.stack(crops)[:, None].to(cubes.device)
-
-
-def _psnr(estimate: Tensor, truth: Tensor) -> Tensor:
-    rmse = (estimate - truth).square().mean((2, 3)).sqrt()
-    return (20 * torch.log10(truth.amax((1, 2, 3))[:, None] / rmse)).mean(1)

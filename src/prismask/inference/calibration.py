@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -34,6 +34,7 @@ def calibrate(
     masks: Tensor,
     camera: CASSI,
     *,
+    scene_of: Sequence[int] | None = None,
     samples: int = 0,
     noise_std: tuple[float, float] = (0.0, 0.0),
     fault: Fault | None = None,
@@ -44,6 +45,8 @@ def calibrate(
 
     scenes: `(N, C, H, W)`, at least two; masks: `(M, 1|C, h, w)` as `camera` wants them. Every
     mask meets every scene.
+    scene_of: the number of the scene that each of `scenes` is a crop of; crops of one scene are
+    never on both sides of the split. None: each is its own.
     samples: masks drawn from the posterior; above 0 an interval that uses their spread is fitted
     beside the one for a single pass.
     noise_std: every snapshot gets Gaussian noise of a strength drawn from this range.
@@ -59,7 +62,8 @@ def calibrate(
     kinds = ["single", "sampled"] if samples and engine.can_sample else ["single"]
     pools: dict[str, _Pool] = {kind: _Pool() for kind in kinds}
     total, done = len(scenes) * len(masks), 0
-    for number, scene in enumerate(scenes):
+    numbers = range(len(scenes)) if scene_of is None else scene_of
+    for number, scene in zip(numbers, scenes, strict=True):
         for mask in masks:
             snapshot = camera.forward(scene[None], mask[None])
             low, high = noise_std

@@ -73,7 +73,7 @@ class SelfTuning(nn.Module):
         cannot hold.
         """
         planes = mask.reshape(-1, 1, *mask.shape[-2:])
-        with torch.autocast(mask.device.type, enabled=False):
+        with torch.autocast(mask.device.type, torch.bfloat16, enabled=False):
             features = self.embed(planes)
             raw = self.to_std(features * (self.attention(features) + 1))
             return F.softplus(raw).reshape(mask.shape)

@@ -19,6 +19,7 @@ from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
+from prismask.optics.mask_sets import check_disjoint
 from prismask.optics.masks import MaskRegion
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
 from prismask.scenes.records import array_hash
@@ -140,9 +141,18 @@ def _mask_region(config: TrainConfig) -> MaskRegion | None:
     from prismask.scenes.datasets import data_folder, load_mask_file, read_split
 
     folder = data_folder(config.data.folder or None)
-    place = read_split(folder).masks[config.masks.source]
-    mask = load_mask_file(folder, place.file)
-    return MaskRegion.of(mask, place.rows, place.columns, Path(place.file).stem)
+    places = read_split(folder).masks
+
+    def region(name: str) -> MaskRegion:
+        place = places[name]
+        mask = load_mask_file(folder, place.file)
+        return MaskRegion.of(mask, place.rows, place.columns, Path(place.file).stem)
+
+    chosen = region(config.masks.source)
+    if config.masks.source == "train":
+        # The single mask lies across regions by its nature; the evaluation knows what to refuse.
+        check_disjoint(chosen, [region(name) for name in places if name.startswith("test")])
+    return chosen
 
 
 def _fabricated(config: TrainConfig, size: tuple[int, int]) -> Tensor:

@@ -1,0 +1,150 @@
+"""From one snapshot file to one cube file with its quick look: what a worker does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prismask.apps.camera_options import CameraOptions, build_camera
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from prismask.inference.folder import Finished, Job
+    from prismask.inference.methods import Progress
+    from prismask.inference.settings import Settings
+    from prismask.inference.single import Reconstruction
+    from prismask.optics.camera import CASSI
+    from prismask.scenes.records import Cube, Mask, Measurement
+
+
+@dataclass(frozen=True)
+class SnapshotWork:
+    """Everything that all snapshots of a run share; small, so it travels to other processes."""
+
+    settings: Settings
+    mask: Path
+    camera: CameraOptions
+    variable: str | None = None
+    mask_variable: str | None = None
+    quick_look: bool = True
+    overwrite: bool = False
+
+    def __call__(self, job: Job) -> Finished:
+        """Do one job of a folder, unless its cube is there already and made the same way."""
+        return self.run(job, resume=True)
+
+    def run(self, job: Job, resume: bool = False, progress: Progress | None = None) -> Finished:
+        """Load, check, reconstruct, save; `resume` skips what is finished."""
+        from prismask.inference.folder import Finished
+        from prismask.scenes.atomic import refuse_existing
+        from prismask.scenes.files import load_measurement
+
+        measurement = load_measurement(job.source, self.variable)
+        aperture = _mask(self.mask, self.mask_variable)
+        ready = _reconstruction(self.settings)
+        camera = self._camera(measurement)
+        if resume and not self.overwrite and job.out.exists():
+            if self._is_finished(job.out, ready, measurement, aperture, camera):
+                return Finished(job, "skipped", f"{job.out}: finished before")
+            refuse_existing(job.out)
+        at = self.camera.wavelength_list()
+        cube = ready.run(measurement, aperture, camera, at, progress)
+        self._save(cube, job.out)
+        return Finished(job, "done", _summary(job.out, cube), _remarks(cube), _seconds(cube))
+
+    def _camera(self, measurement: Measurement) -> CASSI | None:
+        """The camera that options or notes describe; None leaves it to the sizes."""
+        options = self.camera
+        told = options.describes_dispersion or options.wavelengths or options.axis or options.design
+        if not told and "camera_offsets_px" not in measurement.attrs:
+            return None
+        return build_camera(options, attrs=measurement.attrs)
+
+    def _is_finished(
+        self,
+        out: Path,
+        ready: Reconstruction,
+        measurement: Measurement,
+        mask: Mask,
+        camera: CASSI | None,
+    ) -> bool:
+        from prismask.errors import PrismaskError
+        from prismask.inference.single import find_wavelengths
+        from prismask.scenes.formats import identify
+
+        camera, _ = ready.camera_for(measurement, mask, camera)
+        at, _ = find_wavelengths(measurement, camera, self.camera.wavelength_list())
+        try:
+            attrs = identify(out).read(out).attrs or {}
+        except PrismaskError:
+            return False
+        if self.quick_look and not quick_look_path(out).exists():
+            return False
+        return attrs.get("recipe") == ready.recipe(measurement, mask, camera, at)
+
+    def _save(self, cube: Cube, out: Path) -> None:
+        from prismask.apps.pictures import write_png
+        from prismask.scenes.files import save
+
+        # The cube comes last: where it is, the run is finished and the picture is there too.
+        if self.quick_look:
+            write_png(quick_look(cube), quick_look_path(out), overwrite=True)
+        save(cube, out, overwrite=self.overwrite)
+
+
+def quick_look_path(out: Path) -> Path:
+    """The picture beside a cube."""
+    return out.with_suffix(".png")
+
+
+def quick_look(cube: Cube) -> NDArray[np.uint8]:
+    """The cube as the eye would see it; grey where its wavelengths are unknown or invisible."""
+    from prismask.apps.pictures import grey_picture
+    from prismask.errors import ValuesError
+    from prismask.scenes.colour import to_srgb
+
+    try:
+        return to_srgb(cube)
+    except ValuesError:
+        return grey_picture(cube.values.mean(axis=0))
+
+
+@lru_cache(maxsize=1)
+def _reconstruction(settings: Settings) -> Reconstruction:
+    """Network and device, prepared once a process."""
+    from prismask.inference.single import Reconstruction
+
+    return Reconstruction(settings)
+
+
+@lru_cache(maxsize=1)
+def _mask(path: Path, variable: str | None) -> Mask:
+    from prismask.scenes.files import load_mask
+
+    return load_mask(path, variable)
+
+
+def _summary(out: Path, cube: Cube) -> str:
+    height, width = cube.size
+    how = cube.attrs.get("model") or cube.attrs["method"]
+    return f"{out}: {cube.bands} bands of {height}×{width} by {how}, {_seconds(cube):.1f} s"
+
+
+def _remarks(cube: Cube) -> tuple[str, ...]:
+    remarks = list(cube.attrs["findings"])
+    if cube.attrs["wavelengths_from"] == "default" and cube.wavelengths is not None:
+        first, last = cube.wavelengths[0], cube.wavelengths[-1]
+        remarks.append(
+            f"note: wavelengths {first:g} to {last:g} nm are assumed; give --wavelengths otherwise."
+        )
+    if "interval" in cube.attrs:
+        remarks.append(f"interval: {cube.attrs['interval']}")
+    return (*remarks, f"self-check: {cube.attrs['residual']}")
+
+
+def _seconds(cube: Cube) -> float:
+    return float(cube.attrs["seconds"])
