@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.io
 import torch
+from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
 from prismask.models.registry import create_model
@@ -46,7 +47,9 @@ def make_data(folder: Path) -> Path:
     (folder / "masks").mkdir(parents=True)
     scenes: dict[str, Any] = {"wavelengths": np.array(GRID)}
     for number, name in enumerate(SCENES):
-        scenes[name] = random.integers(0, 256, (BANDS, SIDE, SIDE), dtype=np.uint8)
+        smooth = gaussian_filter(random.random((BANDS, SIDE, SIDE)), (1, 3, 3))
+        smooth = (smooth - smooth.min()) / np.ptp(smooth)
+        scenes[name] = (255 * smooth).astype(np.uint8)
         scenes[f"{name}_max"] = np.float32(0.5 + 0.1 * number)
     np.savez(folder / "kaist.npz", **scenes)
     large = random.random((260, 240))

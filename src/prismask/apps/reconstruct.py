@@ -141,6 +141,8 @@ def _many(given: list[Path], work: SnapshotWork, out: Path, extension: str, work
     if out.exists() and not out.is_dir():
         raise OutputExistsError(f"{out} is a file; several snapshots need a folder for -o.")
     jobs = plan(find_snapshots(given, [work.mask]), out, extension)
+    if any(job.source.parent.resolve() == out.resolve() for job in jobs):
+        raise ConfigError(f"{out} is the folder of the snapshots: give the cubes another one.")
     format_for_writing(jobs[0].out)
     out.mkdir(parents=True, exist_ok=True)
     remark(f"{len(jobs)} snapshots to {out} …")

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from prismask.optics.camera import CASSI
     from prismask.scenes.records import Cube, Mask, Measurement
 
+QUICK_LOOK = ".quicklook.png"
+"""How the picture beside a cube ends; not .png alone, which people give their own pictures."""
+
 
 @dataclass(frozen=True)
 class SnapshotWork:
@@ -98,7 +101,7 @@ class SnapshotWork:
 
 def quick_look_path(out: Path) -> Path:
     """The picture beside a cube."""
-    return out.with_suffix(".png")
+    return out.with_suffix(QUICK_LOOK)
 
 
 def quick_look(cube: Cube) -> NDArray[np.uint8]:

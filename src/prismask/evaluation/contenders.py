@@ -12,6 +12,7 @@ dictionary `{label: model}` takes the same names and any `model(measurement, mas
 
 from __future__ import annotations
 
+import copy
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -86,7 +87,8 @@ class Contender:
         if isinstance(self.model, Reconstructor):
             return FastReconstructor(self.model, device, "half" if half else "float32")
         if isinstance(self.model, nn.Module):
-            return self.model.to(device).eval()
+            # A copy: the caller's network stays where it is.
+            return copy.deepcopy(self.model).to(device).eval()
         method: Method = self.model
         return method
 

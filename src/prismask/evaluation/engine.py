@@ -34,20 +34,22 @@ def run_cells(
     workers: int = 1,
     threads: int | None = None,
     dask: str | None = None,
+    share_gpus: bool = True,
 ) -> Iterator[CellResult]:
     """Compute `cells` and yield each result as soon as it is there.
 
-    workers: processes on this machine; 1 computes here. On a machine with several GPUs they are
-        shared out.
+    workers: processes on this machine; 1 computes here.
     threads: CPU threads for each worker; None shares the cores out.
     dask: address of a Dask scheduler, or "local" for a cluster of `workers` processes here.
+    share_gpus: on a machine with several GPUs, whether each worker takes the next one instead of
+        all taking `device`.
     """
     if workers < 1:
         raise ConfigError(f"workers is {workers}; at least 1 is needed.")
     if dask is not None:
         return run_on_dask(work, cells, device, dask, workers, threads)
     if workers > 1:
-        return run_in_processes(work, cells, device, workers, threads)
+        return run_in_processes(work, cells, device, workers, threads, share_gpus)
     return run_here(work, cells, device, threads)
 
 
@@ -75,6 +77,7 @@ def run_in_processes(
     device: torch.device,
     workers: int,
     threads: int | None = None,
+    share_gpus: bool = True,
 ) -> Iterator[CellResult]:
     """Compute in `workers` fresh processes."""
     import multiprocessing
@@ -84,7 +87,7 @@ def run_in_processes(
     each = threads or max(1, (os.cpu_count() or 1) // workers)
     numbers = context.SimpleQueue()
     for number in range(workers):
-        numbers.put(number)
+        numbers.put(number if share_gpus else None)
     executor = ProcessPoolExecutor(
         workers, context, initializer=_start, initargs=(work, str(device), each, numbers)
     )
@@ -135,10 +138,10 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _share(device: str, number: int) -> torch.device:
-    """The GPU of worker `number`, where there are several and none was named."""
+def _share(device: str, number: int | None) -> torch.device:
+    """The GPU of worker `number`, where there are several and they are to be shared."""
     chosen = torch.device(device)
-    if chosen.type != "cuda" or torch.cuda.device_count() < 2:
+    if number is None or chosen.type != "cuda" or torch.cuda.device_count() < 2:
         return chosen
     return torch.device("cuda", number % torch.cuda.device_count())
 

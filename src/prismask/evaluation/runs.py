@@ -88,8 +88,9 @@ def compute(plan: Plan, journal: Journal, progress: Progress | None = None) -> d
     if missing:
         cells = (cell for cell in plan.cells() if cell not in journal)
         results = run_cells(
-            plan.work, cells, plan.device, settings.workers, settings.threads, settings.dask
-        )
+            plan.work, cells, plan.device, settings.workers, settings.threads, settings.dask,
+            share_gpus=settings.device in ("auto", "cuda"),
+        )  # fmt: skip
         for result in results:
             journal.append(result)
             done += 1
@@ -112,7 +113,7 @@ def record_of(plan: Plan, earlier: Mapping[str, Any] | None, **more: Any) -> dic
     return {
         "format": FORMAT,
         **plan.identity(),
-        "trials": plan.settings.trials,
+        "trials": {name: len(group) for name, group in plan.work.groups.items()},
         "size": list(plan.work.scenes.size),
         "wavelengths_nm": plan.work.scenes.wavelengths,
         "conventions": {name: METRICS[name].convention for name in plan.work.metrics},

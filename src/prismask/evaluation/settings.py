@@ -68,4 +68,6 @@ def with_options(settings: Settings | None, options: Mapping[str, Any]) -> Setti
             raise ConfigError(
                 f"there is no option {name!r}.{nearest(name, known)} Known: {', '.join(known)}."
             )
-    return replace(settings or Settings(), **options)
+    one_metric = isinstance(options.get("metrics"), str)
+    changes = {**options, "metrics": (options["metrics"],)} if one_metric else options
+    return replace(settings or Settings(), **changes)

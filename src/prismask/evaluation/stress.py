@@ -27,7 +27,7 @@ from prismask.evaluation.conditions import (
 from prismask.evaluation.contenders import Models
 from prismask.evaluation.overlap import judge_all
 from prismask.evaluation.plan import NOTHING_WRONG, Condition, Plan
-from prismask.evaluation.protocol import Group
+from prismask.evaluation.protocol import Group, group_names
 from prismask.evaluation.runner import Evaluation, plan_evaluation, run_plan
 from prismask.evaluation.runs import Progress, earlier_record
 from prismask.evaluation.settings import Settings, with_options
@@ -71,6 +71,9 @@ def stress(
     )
     earlier = earlier_record(out, resume)
     wanted = [choose(name, ALL_FAULTS, "fault") for name in faults or ALL_FAULTS]
+    if groups is None and masks is None:
+        found = read_evaluation_split(data, split)
+        groups = group_names("one-to-many", found, None, allow_overlap=False)[0]
     base = plan_evaluation(
         models, chosen, data, split, scenes, masks, groups, camera, earlier=earlier
     )

@@ -83,12 +83,12 @@ def check_fit(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI
     if fits:
         return
     wanted = (
-        f"a snapshot of {size_text(camera.measurement_size(mask))} for this mask"
+        f"a measurement of {size_text(camera.measurement_size(mask))} for that mask"
         if camera.design == "single"
-        else f"a mask of {size_text(camera.mask_size(measurement))} for this snapshot"
+        else f"a mask of {size_text(camera.mask_size(measurement))} for that measurement"
     )
     raise ShapeError(
-        f"the snapshot is {size_text(measurement)} and the mask {size_text(mask)}; "
+        f"the measurement is {size_text(measurement)} and the mask {size_text(mask)}; "
         f"{_dispersion(camera)} need {wanted}. {_advice(measurement, mask, camera)}"
     )
 
@@ -97,8 +97,11 @@ def _advice(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI) 
     step = whole_step(camera.offsets)
     bands = _bands_between(measurement, mask, camera.axis, abs(step)) if step else None
     if camera.design == "single" and bands is not None and bands > 1:
-        return f"These two sizes fit {bands} bands at {abs(step or 1)} px: give --bands {bands}."
-    for turned, what in (((mask[::-1]), "mask"), (mask, "snapshot")):
+        return (
+            f"These two sizes fit {bands} bands at {abs(step or 1)} px. If that is the camera, say "
+            f"so: --bands {bands}."
+        )
+    for turned, what in ((mask[::-1], "mask"), (mask, "measurement")):
         seen = measurement if what == "mask" else measurement[::-1]
         if camera.design == "single" and camera.measurement_size(turned) == seen:
             return f"Turned by 90° the {what} would fit: transpose it."
@@ -108,9 +111,7 @@ def _advice(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI) 
         return f"They would fit a prism that disperses along the {other}: give --axis {other}."
     smaller = any(m < s for m, s in zip(mask, _scene(measurement, camera), strict=True))
     if smaller:
-        return (
-            "The mask is smaller than the scene: use the mask of this frame, or crop the snapshot."
-        )
+        return "The mask is smaller than the scene: take the mask of the whole frame, or crop both."
     return "Is one of them cropped? Crop the mask to the scene, or give the right dispersion."
 
 
@@ -149,13 +150,17 @@ def saturated_share(signal: Tensor) -> float:
 def dark_level(signal: Tensor, throughput: Tensor) -> float:
     """What the sensor shows where no light is, or 0 where nothing speaks for an offset.
 
-    Two bounds from above, of which the lower one counts: the median where the mask is closed for
-    every band (near the ends of the dispersion few bands add up), and the darkest half percent.
+    Two bounds from above, of which the lower one counts: the darkest half percent, and what is
+    seen where the mask is closed for every band (near the ends of the dispersion few bands add
+    up), less what leaks through closed openings into a scene of common brightness.
     """
     bright = float(_quantile(signal, 0.999))
-    closed = signal[throughput < CLOSED]
     darkest = float(_quantile(signal, 0.005))
-    level = min(float(closed.median()), darkest) if closed.numel() >= 32 else 0.0
+    closed, lit = throughput < CLOSED, throughput > 0.5 * throughput.median()
+    if int(closed.sum()) < 32 or not bool(lit.any()):
+        return 0.0
+    common = _quantile(signal[lit] / throughput[lit], 0.5)
+    level = min(darkest, float((signal[closed] - common * throughput[closed]).median()))
     return level if bright > 0 and level > LEAST_DARK * bright else 0.0
 
 

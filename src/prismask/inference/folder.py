@@ -181,7 +181,7 @@ def _expand(path: Path) -> list[Path]:
     if _is_pattern(path):
         start = Path(path.anchor) if path.anchor else Path()
         inside = sorted(start.glob(str(path.relative_to(path.anchor) if path.anchor else path)))
-        inside = [other for other in inside if other.is_file() and not is_leftover(other)]
+        inside = [other for other in inside if other.is_file() and not _is_ours(other)]
         if not inside:
             raise DataMissingError(f"no file matches {path}.")
         return inside
@@ -189,5 +189,10 @@ def _expand(path: Path) -> list[Path]:
 
 
 def _is_candidate(path: Path) -> bool:
-    hidden = path.name.startswith(".") or is_leftover(path)
-    return path.is_file() and not hidden and path.suffix.lower() in READABLE
+    return path.is_file() and not _is_ours(path) and path.suffix.lower() in READABLE
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file is hidden, half written, or a picture that a run put there."""
+    name = path.name
+    return name.startswith(".") or is_leftover(path) or name.endswith(".quicklook.png")

@@ -11,6 +11,7 @@ division by the number of nodes N makes the attention independent of the mask's 
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +21,13 @@ from prismask.models.srn import conv3x3, xavier_uniform
 
 WIDTH = 36
 """Feature channels: the size at which SRN + GST has the published 1.27 M parameters."""
+
+
+def full_precision(device: torch.device) -> AbstractContextManager[object]:
+    """A block in which autocast is off, on devices that have it at all."""
+    if not torch.amp.is_autocast_available(device.type):
+        return nullcontext()
+    return torch.autocast(device.type, torch.bfloat16, enabled=False)
 
 
 class GraphAttention(nn.Module):
@@ -73,7 +81,7 @@ class SelfTuning(nn.Module):
         cannot hold.
         """
         planes = mask.reshape(-1, 1, *mask.shape[-2:])
-        with torch.autocast(mask.device.type, torch.bfloat16, enabled=False):
+        with full_precision(mask.device):
             features = self.embed(planes)
             raw = self.to_std(features * (self.attention(features) + 1))
             return F.softplus(raw).reshape(mask.shape)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -244,3 +245,18 @@ def test_a_network_that_half_precision_hurts_keeps_its_bits(
             "prismask.evaluation.precision.half_cost", lambda w, d, m: half_cost(w, CPU, m)
         )
         assert set(choose_halves(work, fake_gpu, "auto")) == expected
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_on_a_gpu_half_precision_costs_next_to_nothing_and_cells_repeat() -> None:
+    work = workload(["srn:mask_posterior=gst"])
+    label, device = "srn:mask_posterior=gst (untrained)", torch.device("cuda")
+    halves = choose_halves(work, device, "auto")
+    assert halves.keys() == {label}
+    half = dataclasses.replace(work, halves=frozenset(halves))
+    one, same = (Bench(half, device).run(Cell(label, "lab", 1)) for _ in range(2))
+    assert no_time([one]) == no_time([same])
+    here = Bench(work, CPU).run(Cell(label, "lab", 1))
+    there = Bench(work, device).run(Cell(label, "lab", 1))
+    assert there.values["psnr_paper"] == pytest.approx(here.values["psnr_paper"], abs=1e-3)

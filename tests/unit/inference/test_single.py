@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from prismask.errors import ConfigError, DeviceError, ShapeError
-from prismask.inference.single import pick_device, reconstruct
+from prismask.errors import ConfigError, ShapeError
+from prismask.inference.single import reconstruct
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
@@ -89,13 +88,3 @@ def test_what_does_not_fit_is_told() -> None:
         reconstruct(snapshot, _mask((8, 8)), CAMERA, method="gaptv")
     with pytest.raises(ConfigError, match="Did you mean 'iterations'"):
         reconstruct(snapshot, _mask((8, 8)), CAMERA, iteration=3)
-
-
-def test_devices() -> None:
-    assert pick_device("cpu") == torch.device("cpu")
-    assert pick_device("auto").type in ("cpu", "cuda")
-    with pytest.raises(DeviceError, match="no device is called 'gpu'"):
-        pick_device("gpu")
-    if not torch.cuda.is_available():
-        with pytest.raises(DeviceError, match="no CUDA device"):
-            pick_device("cuda")

@@ -90,7 +90,8 @@ def test_random_scenes_differ_and_have_detail_in_space_and_spectrum() -> None:
 
 def test_random_scene_needs_neither_torch_nor_colour() -> None:
     code = (
-        "import sys; from prismask.scenes.random_scenes import random_scene as make; make(0, (8, 8));"
+        "import sys; from prismask.scenes.random_scenes import random_scene as make; "
+        "make(0, (8, 8)); "
         "print(sorted({'torch', 'colour', 'xarray', 'matplotlib'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

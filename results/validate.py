@@ -1,0 +1,54 @@
+"""Score run folders on the validation scenes, both mask groups apart.
+
+    python results/validate.py RUN_FOLDER… [--data DIR] [--json FILE]
+
+Uses the (averaged) weights of each folder's checkpoint.safetensors: the end of the run, whatever
+was thought of it on the way.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import torch
+
+from prismask.evaluation.validation import make_validation
+from prismask.models.fast import FastReconstructor
+from prismask.training.checkpoint import load_checkpoint
+from prismask.training.config import read_config, with_changes
+from prismask.training.setup import build_model, prepare
+from prismask.training.state import averaged_weights, new_state
+
+
+def validate(folder: Path, data: str) -> dict[str, float]:
+    config = read_config(folder / "config.toml")
+    config = with_changes(config, data={"folder": data})
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    prepared = prepare(config, device)
+    state = new_state(build_model(config, device), config)
+    load_checkpoint(folder / "checkpoint.safetensors", state, config)
+    region = None if prepared.region is None else torch.tensor(prepared.region.values)
+    score = make_validation(prepared.validation_scenes, region, prepared.camera)
+    with averaged_weights(state):
+        model = FastReconstructor(state.model, device, "float32")
+        return {"step": state.step, "seconds": state.seconds, **score(model)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("--data", default="")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    found = {}
+    for folder in given.folders:
+        found[folder.name] = validate(folder, given.data)
+        print(folder.name, found[folder.name], flush=True)
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

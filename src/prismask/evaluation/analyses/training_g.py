@@ -1,0 +1,77 @@
+"""How g moved during training, from a run's metrics.jsonl."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prismask.errors import DataMissingError, FormatError
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class GHistory:
+    """The range of g over the mask's pixels, step by step."""
+
+    steps: tuple[int, ...]
+    minutes: tuple[float, ...]
+    phases: tuple[str, ...]
+    """`theta`, `phi`, `joint` …"""
+    low: tuple[float, ...]
+    mean: tuple[float, ...]
+    high: tuple[float, ...]
+    validation_minutes: tuple[float, ...] = ()
+    validation: tuple[float, ...] = ()
+    """Validation score (PSNR paper, mean of the mask groups) at those minutes."""
+
+    def numbers(self) -> dict[str, float]:
+        """Range at the first and at the last step, and by how much it narrowed."""
+        first, last = self.high[0] - self.low[0], self.high[-1] - self.low[-1]
+        return {
+            "first_min": self.low[0], "first_mean": self.mean[0], "first_max": self.high[0],
+            "last_min": self.low[-1], "last_mean": self.mean[-1], "last_max": self.high[-1],
+            "range_ratio": last / first if first else float("nan"),
+        }  # fmt: skip
+
+
+def read_g_history(path: str | Path) -> GHistory | None:
+    """The history of g in a metrics file; None where the run had no g (no mask posterior)."""
+    path = Path(path)
+    if not path.is_file():
+        raise DataMissingError(f"there is no {path}; a run folder of `prismask train` has one.")
+    steps, checks = [], []
+    for line in _lines(path):
+        if line.get("event") == "step" and "g_mean" in line:
+            steps.append(line)
+        elif line.get("event") == "validation" and "score" in line:
+            checks.append(line)
+    if not steps:
+        return None
+    return GHistory(
+        tuple(int(line["step"]) for line in steps),
+        tuple(line["seconds"] / 60 for line in steps),
+        tuple(str(line.get("phase", "")) for line in steps),
+        tuple(float(line["g_min"]) for line in steps),
+        tuple(float(line["g_mean"]) for line in steps),
+        tuple(float(line["g_max"]) for line in steps),
+        tuple(line["seconds"] / 60 for line in checks),
+        tuple(float(line["score"]) for line in checks),
+    )
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """All whole lines; a run that was killed may have left half of one at the end."""
+    texts = path.read_text(encoding="utf-8").splitlines()
+    found: list[dict[str, Any]] = []
+    for number, text in enumerate(texts, start=1):
+        try:
+            found.append(json.loads(text))
+        except ValueError as error:
+            if number < len(texts):
+                raise FormatError(f"{path}, line {number} is not JSON: {error}.") from error
+            log.warning("%s: its last line is torn and was left out.", path)
+    return found

@@ -1,0 +1,84 @@
+"""A network behind a camera with another number of bands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from prismask.inference.bands import BandAdapter
+from prismask.optics.camera import CASSI
+from prismask.optics.fabricate import fabricate_mask
+from prismask.optics.randomness import seeded
+from prismask.scenes.random_scenes import random_scene
+
+GRID = (453.3, 648.1)
+
+
+def test_the_same_band_count_changes_nothing() -> None:
+    camera = CASSI.from_step(6)
+    adapter = BandAdapter.between(camera, 6, 2.0)
+    assert adapter.shown is camera
+    assert adapter.gain == 1
+    values = np.random.default_rng(0).random((6, 3, 4)).astype(np.float32)
+    assert adapter.back(values) is values
+    mask = torch.rand(3, 4)
+    assert torch.equal(adapter.mask(mask)[0, 0], mask)
+
+
+@pytest.mark.parametrize(("bands", "network"), [(24, 28), (31, 28), (20, 28)])
+def test_both_cameras_take_the_same_photograph(bands: int, network: int) -> None:
+    """A smooth spectrum gives nearly the same snapshot through the real and the virtual camera."""
+    camera = CASSI.from_step(bands)
+    adapter = BandAdapter.between(camera, network)
+    assert adapter.shown.bands == network
+    assert adapter.shown.extent == camera.extent
+
+    def scene(count: int) -> torch.Tensor:
+        at = np.linspace(*GRID, count)
+        return torch.tensor(random_scene(4, (48, 48), tuple(at)).values)[None]
+
+    # The prism cannot tell a mask finer than its step from a blurred one; a real one is coarser.
+    mask = fabricate_mask((48, 48), seeded(0))[None, None]
+    real = camera.forward(scene(bands), mask) * adapter.gain
+    virtual = adapter.shown.forward(scene(network), adapter.mask(mask))
+
+    def difference(one: torch.Tensor) -> float:
+        return float((one - virtual).square().mean().sqrt() / virtual.std())
+
+    assert difference(real) < 0.12
+    assert float((real - virtual).mean().abs() / virtual.mean()) < 0.01
+    # Without the factor, or with the bands in the wrong places, it is another photograph.
+    assert difference(real / adapter.gain) > 1.5 * difference(real)
+    assert difference(real.roll(3, -1)) > 2 * difference(real)
+
+
+def test_there_and_back_keeps_smooth_spectra() -> None:
+    adapter = BandAdapter.between(CASSI.from_step(24), 28)
+    spectrum = np.cos(np.linspace(0, 3, 28))[:, None, None].astype(np.float32)
+    expected = np.cos(np.linspace(0, 3, 24))
+    assert np.allclose(adapter.back(spectrum)[:, 0, 0], expected, atol=2e-3)
+    flat = np.full((28, 2, 2), 0.3, np.float32)
+    assert np.allclose(adapter.back(flat), 0.3)
+
+
+def test_planes_of_the_mask_follow_the_bands() -> None:
+    adapter = BandAdapter.between(CASSI.from_step(5), 9)
+    planes = torch.linspace(0, 1, 5)[:, None, None].expand(5, 2, 3)
+    assert torch.allclose(adapter.mask(planes)[0, :, 0, 0], torch.linspace(0, 1, 9))
+
+
+@pytest.mark.parametrize(
+    ("step", "bands", "strange"),
+    [(2.0, 28, 1.0), (3.0, 28, 1.5), (1.0, 28, 2.0), (-2.0, 28, 1.0), (2.0, 24, 54 / 46)],
+)
+def test_strangeness(step: float, bands: int, strange: float) -> None:
+    adapter = BandAdapter.between(CASSI.from_step(bands, step), 28, 2.0)
+    assert adapter.strangeness == pytest.approx(strange)
+    assert BandAdapter.between(CASSI.from_step(bands, step), 28).strangeness == 1
+
+
+def test_orientation_and_design_are_kept() -> None:
+    adapter = BandAdapter.between(CASSI.from_step(5, -2, "height", "dual"), 9)
+    assert (adapter.shown.axis, adapter.shown.design) == ("height", "dual")
+    assert adapter.shown.offsets[0] == adapter.camera.offsets[0] == 8

@@ -1,0 +1,131 @@
+"""Intervals cover what they promise, on a toy whose truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from prismask.errors import ConfigError, WeightsError
+from prismask.inference.intervals import (
+    LEVELS,
+    Interval,
+    band_features,
+    coverage,
+    fit_interval,
+    residual_planes,
+)
+from prismask.optics.camera import CASSI
+
+BANDS = 3
+
+
+def toy(
+    seed: int, scenes: int = 8, each: int = 20_000
+) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor]:
+    """Errors whose scale is known: 0.2 · brightness^0.5 · residual, doubled in the last band."""
+    draw = np.random.default_rng(seed)
+    count = scenes * each
+    features = {
+        name: torch.tensor(draw.uniform(0.01, 1, count), dtype=torch.float32)
+        for name in ("brightness", "gradient", "residual")
+    }
+    band = torch.tensor(draw.integers(0, BANDS, count))
+    scale = 0.2 * (features["brightness"] + 1e-3) ** 0.5 * (features["residual"] + 1e-3)
+    scale = scale * torch.where(band == BANDS - 1, 2.0, 1.0)
+    errors = scale * torch.tensor(draw.standard_t(5, count), dtype=torch.float32)
+    return errors, features, band, torch.arange(scenes).repeat_interleave(each)
+
+
+def test_coverage_and_scale_on_a_toy() -> None:
+    interval = fit_interval(*toy(0), BANDS)
+    assert interval.exponents["brightness"] == pytest.approx(0.5, abs=0.15)
+    assert interval.exponents["residual"] == pytest.approx(1.0, abs=0.25)
+    assert abs(interval.exponents["gradient"]) < 0.05
+    errors, features, band, _ = toy(1)
+    for level in LEVELS:
+        inside = torch.zeros_like(errors, dtype=torch.bool)
+        for one in range(BANDS):
+            here = band == one
+            part = {name: values[here] for name, values in features.items()}
+            inside[here] = errors[here].abs() <= interval.half_width(part, one, level)
+            # Not only on average: every band by itself.
+            assert float(inside[here].float().mean()) == pytest.approx(level, abs=0.02)
+        assert float(inside.float().mean()) == pytest.approx(level, abs=0.01)
+        bright = features["residual"] > 0.8
+        assert float(inside[bright].float().mean()) == pytest.approx(level, abs=0.05)
+
+
+def test_left_out_scenes_are_reported() -> None:
+    errors, features, band, scene = toy(0)
+    easy = fit_interval(errors, features, band, scene, BANDS)
+    low, mean, high = easy.about["coverage_90_left_out"]
+    assert low > 0.88
+    assert high < 0.92
+    # A scene with larger errors than its features tell is covered less: that must show.
+    hard = torch.where(scene == 3, 3 * errors, errors)
+    low, mean, high = fit_interval(hard, features, band, scene, BANDS).about["coverage_90_left_out"]
+    assert low < 0.8
+    assert low < mean < high
+
+
+def test_record_round_trip() -> None:
+    interval = fit_interval(*toy(0, each=500), BANDS)
+    again = Interval.from_record(interval.to_record(), BANDS)
+    assert again == interval
+    with pytest.raises(ConfigError, match="there are 50 %, 80 %, 90 %, 95 %"):
+        again.quantile(0.42)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bands": None},
+        {"bands": [1.0]},
+        {"exponents": {"humidity": 1.0}},
+        {"quantiles": {"often": 1.0}},
+    ],
+)
+def test_damaged_records_are_refused(change: dict[str, object]) -> None:
+    record = fit_interval(*toy(0, each=500), BANDS).to_record() | change
+    with pytest.raises(WeightsError, match="interval stored with the weights"):
+        Interval.from_record(record, BANDS)
+
+
+def test_a_missing_feature_is_told() -> None:
+    interval = fit_interval(*toy(0, each=500), BANDS)
+    with pytest.raises(ConfigError, match="residual"):
+        interval.half_width({"brightness": torch.ones(2), "gradient": torch.ones(2)}, 0, 0.9)
+
+
+def test_one_scene_is_not_enough() -> None:
+    errors, features, band, scene = toy(0, scenes=1, each=100)
+    with pytest.raises(ConfigError, match="at least two"):
+        fit_interval(errors, features, band, scene, BANDS)
+
+
+def test_features_of_a_ramp() -> None:
+    ramp = torch.arange(12.0)[None].expand(10, 12) / 10
+    features = band_features(ramp, -torch.ones(10, 12))
+    assert torch.allclose(features["brightness"][5, 3:9], ramp[5, 3:9], atol=1e-6)
+    assert torch.allclose(features["gradient"][5, 3:8], torch.tensor(0.1), atol=1e-6)
+    assert torch.allclose(features["residual"], torch.tensor(1.0))
+    assert "std" not in features
+
+
+def test_residuals_lie_where_the_bands_look() -> None:
+    camera = CASSI.from_step(BANDS)
+    residual = torch.zeros(6, 9 + camera.extent)
+    residual[:, 4] = 2.0
+    planes = residual_planes(residual, torch.full_like(residual, 0.5), camera)
+    assert planes.shape == (BANDS, 6, 9)
+    for band in range(BANDS):
+        assert float(planes[band, 0, 4 - 2 * band]) == 4.0
+    dark = residual_planes(residual, torch.zeros_like(residual), camera)
+    assert float(dark.max()) == pytest.approx(20.0)
+
+
+def test_coverage_counts_ends_as_inside() -> None:
+    truth = torch.tensor([0.0, 1.0, 2.0, 3.0])
+    assert coverage(truth, torch.zeros(4), torch.full((4,), 2.0)) == 0.75

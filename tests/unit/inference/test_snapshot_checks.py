@@ -1,0 +1,193 @@
+"""What is looked at before anything runs: sizes, exposure, dark level, scale."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from prismask.errors import ShapeError
+from prismask.inference import checks
+from prismask.inference.registration import Registration
+from prismask.inference.selfcheck import estimate_noise, reproject
+from prismask.inference.strips import project, throughput
+from prismask.optics.camera import CASSI
+from prismask.optics.fabricate import fabricate_mask
+from prismask.optics.randomness import seeded
+from prismask.optics.simulate import camera_attrs
+from prismask.scenes.random_scenes import random_scene
+
+CAMERA = CASSI.from_step(12)
+GRID = tuple(450.0 + 18 * k for k in range(12))
+
+
+def _shot(size: tuple[int, int] = (160, 150)) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    cube = torch.tensor(random_scene(3, size, GRID).values)
+    mask = fabricate_mask(size, seeded(1))[None, None]
+    return cube, mask, CAMERA.forward(cube[None], mask)[0]
+
+
+# --- cameras and sizes ---------------------------------------------------------------------------
+
+
+def test_a_noted_camera_is_taken() -> None:
+    noted = CASSI((0.0, 1.5, 4.0), "height")
+    found, remark = checks.find_camera((1, 1), (1, 1), camera_attrs(noted))
+    assert found == noted
+    assert remark is None
+
+
+def test_the_default_camera_is_taken_where_it_fits() -> None:
+    found, remark = checks.find_camera((660, 714), (660, 660), {})
+    assert found == CASSI.from_step()
+    assert remark is None
+
+
+@pytest.mark.parametrize(
+    ("measurement", "bands", "axis"), [((660, 706), 24, "width"), ((720, 660), 31, "height")]
+)
+def test_other_band_counts_are_found_from_the_sizes(
+    measurement: tuple[int, int], bands: int, axis: str
+) -> None:
+    found, remark = checks.find_camera(measurement, (660, 660), {})
+    assert (found.bands, found.axis) == (bands, axis)
+    assert remark is not None
+    assert f"{bands} bands at 2 px are assumed" in remark.text
+
+
+@pytest.mark.parametrize("measurement", [(660, 660), (660, 663), (660, 666), (650, 706)])
+def test_odd_sizes_are_not_guessed(measurement: tuple[int, int]) -> None:
+    found, remark = checks.find_camera(measurement, (660, 660), {})
+    assert found == CASSI.from_step()
+    assert remark is None
+
+
+@pytest.mark.parametrize(
+    ("measurement", "mask", "sentence"),
+    [
+        ((32, 38), (32, 32), "need a measurement of 32×86"),
+        ((32, 38), (32, 32), "These two sizes fit 4 bands at 2 px."),
+        ((40, 84), (30, 40), "Turned by 90° the mask would fit"),
+        ((84, 40), (40, 30), "Turned by 90° the measurement would fit"),
+        ((84, 40), (30, 40), "give --axis height"),
+        ((60, 114), (50, 50), "mask is smaller than the scene"),
+        ((60, 114), (70, 70), "Crop the mask to the scene"),
+    ],
+)
+def test_sizes_that_do_not_fit_name_what_would(
+    measurement: tuple[int, int], mask: tuple[int, int], sentence: str
+) -> None:
+    with pytest.raises(ShapeError) as raised:
+        checks.check_fit(measurement, mask, CASSI.from_step())
+    assert sentence in str(raised.value)
+
+
+def test_dual_disperser_wants_a_longer_mask() -> None:
+    camera = CASSI.from_step(5, design="dual")
+    checks.check_fit((20, 30), (20, 38), camera)
+    with pytest.raises(ShapeError, match="need a mask of 20×38"):
+        checks.check_fit((20, 30), (20, 30), camera)
+
+
+# --- exposure, dark level, scale -----------------------------------------------------------------
+
+
+def test_saturation_is_noticed() -> None:
+    _, _, signal = _shot()
+    assert not checks.exposure_findings(signal, 0.0)
+    clipped = signal.clamp_max(float(signal.quantile(0.98)))
+    [finding] = checks.exposure_findings(clipped, 0.0)
+    assert finding.weight == "warning"
+    assert "2 % of the snapshot's pixels are at its largest value" in finding.text
+
+
+@pytest.mark.parametrize("offset", [0.2, 1.0])
+def test_a_dark_level_is_read_back(offset: float) -> None:
+    _, mask, signal = _shot()
+    light = throughput(mask, CAMERA)
+    noise = 0.01 * torch.randn(signal.shape, generator=seeded(0))
+    found = checks.dark_level(signal + offset + noise, light)
+    assert found == pytest.approx(offset, abs=0.08)
+    assert found <= offset + 0.03
+
+
+def test_no_dark_level_where_there_is_none() -> None:
+    _, mask, signal = _shot()
+    assert checks.dark_level(signal, throughput(mask, CAMERA)) == 0
+    # Nor in a scene without a dark corner.
+    white = CAMERA.forward(torch.ones(1, 12, 160, 150), mask)[0]
+    assert checks.dark_level(white, throughput(mask, CAMERA)) == 0
+    assert checks.dark_level(torch.zeros(160, 172), throughput(mask, CAMERA)) == 0
+
+
+def test_a_scale_the_network_does_not_know_is_brought_home() -> None:
+    _, mask, signal = _shot()
+    light = throughput(mask, CAMERA)
+    level = checks.brightness(signal, light)
+    assert checks.network_gain(level) == 1, "a scene in the cube's own units is left alone"
+    for factor in (0.01, 50.0):
+        gain = checks.network_gain(checks.brightness(signal * factor, light))
+        assert gain * factor * level == pytest.approx(checks.TYPICAL_LEVEL, rel=1e-3)
+    assert checks.network_gain(0.0) == 1
+    assert checks.network_gain(0.45, typical=4.0) == pytest.approx(4 / 0.45)
+
+
+def test_brightness_of_a_grey_scene_is_its_value() -> None:
+    _, mask, _ = _shot()
+    signal = CAMERA.forward(torch.full((1, 12, 160, 150), 0.3), mask)[0]
+    assert checks.brightness(signal, throughput(mask, CAMERA)) == pytest.approx(0.3, rel=1e-4)
+
+
+# --- sentences about the mask --------------------------------------------------------------------
+
+
+def test_what_is_said_about_the_mask() -> None:
+    def text(found: Registration | None) -> str:
+        return " ".join(finding.text for finding in checks.registration_findings(found))
+
+    assert text(None) == ""
+    assert text(Registration(30, 30, span=30, extent=30)) == ""
+    assert "is not found in the snapshot" in text(Registration(1, 3))
+    moved = text(Registration(2, 30, "as given", (3, -5), 30, 30))
+    assert "shifted by +3 rows and -5 columns" in moved
+    flipped = text(Registration(2, 30, "flipped left-right", (0, 0), 30, 30))
+    assert "better flipped left-right (score 30 instead of 2)" in flipped
+    longer = text(Registration(20, 30, "as given", (0, 8), 57, 46))
+    assert "found over 57 px" in longer
+
+
+# --- the camera in strips, noise, residual -------------------------------------------------------
+
+
+@pytest.mark.parametrize("camera", [CAMERA, CASSI.from_step(12, axis="height")])
+def test_strips_are_the_whole(camera: CASSI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prismask.inference.strips.LINES", 7)
+    cube, mask, _ = _shot((33, 40))
+    assert torch.equal(project(cube, mask, camera), camera.forward(cube[None], mask)[0])
+    assert torch.equal(throughput(mask, camera), camera.throughput(mask)[0])
+
+
+@pytest.mark.parametrize("std", [0.002, 0.05])
+def test_noise_is_read_from_the_quiet_parts(std: float) -> None:
+    """Half of the snapshot is dark, the rest carries the code, which is no noise."""
+    _, _, signal = _shot()
+    signal = torch.cat([signal, torch.zeros_like(signal)])
+    noisy = signal + std * torch.randn(signal.shape, generator=seeded(2))
+    assert estimate_noise(noisy) == pytest.approx(std, rel=0.2)
+
+
+def test_noise_of_what_is_too_small_or_exact_is_zero() -> None:
+    assert estimate_noise(torch.rand(5, 5)) == 0
+    assert estimate_noise(torch.ones(64, 64)) == 0
+
+
+def test_the_truth_leaves_the_noise_as_residual() -> None:
+    cube, mask, signal = _shot()
+    noisy = signal + 0.02 * torch.randn(signal.shape, generator=seeded(2))
+    right = reproject(cube, noisy, mask, CAMERA, 0.02, "given")
+    assert right.over_noise == pytest.approx(1.0, rel=0.02)
+    wrong = reproject(0.9 * cube, noisy, mask, CAMERA, 0.02, "given")
+    assert wrong.over_noise > 3
+    assert "× the noise (0.02, given)" in wrong.text()
+    dark = reproject(0 * cube, 0 * signal, mask, CAMERA, 0.0, "given")
+    assert dark.relative == 0
+    assert "noise" not in dark.text()
