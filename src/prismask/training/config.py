@@ -94,8 +94,8 @@ class LossConfig:
     """"l2": squared error (the paper); "rmse": its root, sample by sample."""
     beta: float = 1e-5
     """Weight β of the entropy term in φ-phases."""
-    entropy_sign: str = "elbo"
-    """"elbo" (−β·H) keeps g open; "paper" (+β·H) as printed."""
+    entropy_sign: str = "paper"
+    """"paper" (+β·H, as printed) pulls g towards 0; "elbo" (−β·H) keeps it open: docs/method.md."""
 
 
 @dataclass(frozen=True)
