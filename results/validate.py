@@ -1,9 +1,9 @@
 """Score run folders on the validation scenes, both mask groups apart.
 
-    python results/validate.py RUN_FOLDER… [--data DIR] [--json FILE]
+    python results/validate.py RUN_FOLDER… [gap-tv] [--data DIR] [--json FILE]
 
 Uses the (averaged) weights of each folder's checkpoint.safetensors: the end of the run, whatever
-was thought of it on the way.
+was thought of it on the way. A solver is named instead of a folder.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import torch
 
 from prismask.evaluation.validation import make_validation
 from prismask.models.fast import FastReconstructor
+from prismask.solvers.registry import create_solver, list_solvers
 from prismask.training.checkpoint import load_checkpoint
-from prismask.training.config import read_config, with_changes
+from prismask.training.config import TrainConfig, read_config, with_changes
 from prismask.training.setup import build_model, prepare
 from prismask.training.state import averaged_weights, new_state
 
@@ -36,6 +37,15 @@ def validate(folder: Path, data: str) -> dict[str, float]:
         return {"step": state.step, "seconds": state.seconds, **score(model)}
 
 
+def validate_solver(name: str, data: str) -> dict[str, float]:
+    config = with_changes(TrainConfig(), data={"folder": data})
+    prepared = prepare(config, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    assert prepared.region is not None
+    region = torch.tensor(prepared.region.values)
+    score = make_validation(prepared.validation_scenes, region, prepared.camera)
+    return score(create_solver(name))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folders", type=Path, nargs="+")
@@ -44,9 +54,14 @@ def main() -> None:
     given = parser.parse_args()
     found = {}
     for folder in given.folders:
-        found[folder.name] = validate(folder, given.data)
+        is_solver = str(folder) in list_solvers()
+        found[folder.name] = (
+            validate_solver(folder.name, given.data) if is_solver else validate(folder, given.data)
+        )
         print(folder.name, found[folder.name], flush=True)
     if given.json:
+        known = json.loads(given.json.read_text()) if given.json.exists() else {}
+        found = known | found
         given.json.write_text(json.dumps(found, indent=2) + "\n")
 
 

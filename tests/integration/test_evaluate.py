@@ -305,19 +305,22 @@ def test_workers_end_when_their_parent_is_killed(tiny: Path, tmp_path: Path) -> 
         "import sys; from prismask.evaluation.runner import evaluate\n"
         "if __name__ == '__main__':\n"
         "    evaluate(['gap-tv:iterations=400'], data=sys.argv[1], out=sys.argv[2], trials=50,"
-        " workers=2, timing=False)\n"
+        " groups=['test_other_hardware'], workers=2, timing=False)\n"
     )
     (tmp_path / "run.py").write_text(script)
     command = [sys.executable, str(tmp_path / "run.py"), str(tiny), str(tmp_path / "out")]
     process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
     cells = tmp_path / "out" / "cells.jsonl"
     deadline = time.monotonic() + 120
-    while not (cells.exists() and cells.stat().st_size) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    children = _children(process.pid)
+    try:
+        while not (cells.exists() and cells.stat().st_size) and time.monotonic() < deadline:
+            assert process.poll() is None
+            time.sleep(0.05)
+        children = _children(process.pid)
+    finally:
+        process.kill()
+        process.wait()
     assert children
-    process.kill()
-    process.wait()
     deadline = time.monotonic() + 30
     while any(_is_running(child) for child in children) and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -241,7 +241,7 @@ class Calibration:
             "ause_over_chance": mean.relative,
             "scenes": {
                 scene: {
-                    "coverage": {f"{level:g}": self.coverages[scene][level] for level in self.levels},
+                    "coverage": {f"{k:g}": share for k, share in self.coverages[scene].items()},
                     "ause": self.sparsifications[scene].ause,
                     "ause_over_chance": self.sparsifications[scene].relative,
                 }

@@ -27,6 +27,8 @@ SATURATED_SHARE = 1e-3
 """Share of pixels at the largest value from which a snapshot counts as clipped."""
 CLOSED = 0.05
 """Throughput below which a sensor pixel counts as not lit."""
+LEAST_CLOSED = 8
+"""Closed pixels from which their median says something."""
 LEAST_DARK = 2e-3
 """Dark level, as a fraction of the bright parts, below which there is none to speak of."""
 TYPICAL_LEVEL = 0.45
@@ -157,7 +159,7 @@ def dark_level(signal: Tensor, throughput: Tensor) -> float:
     bright = float(_quantile(signal, 0.999))
     darkest = float(_quantile(signal, 0.005))
     closed, lit = throughput < CLOSED, throughput > 0.5 * throughput.median()
-    if int(closed.sum()) < 32 or not bool(lit.any()):
+    if int(closed.sum()) < LEAST_CLOSED or not bool(lit.any()):
         return 0.0
     common = _quantile(signal[lit] / throughput[lit], 0.5)
     level = min(darkest, float((signal[closed] - common * throughput[closed]).median()))

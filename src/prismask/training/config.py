@@ -39,6 +39,9 @@ class DataConfig:
     """Turn crops by random quarter turns."""
     brightness: tuple[float, float] = (1.0, 1.0)
     """Random factor on a crop's values."""
+    spectral_gain: float = 0.0
+    """How strongly a random lamp recolours each crop: the spread of a smooth logarithmic gain
+    over the bands (0.2: about ±35 % at the ends)."""
     noise_std: tuple[float, float] = (0.0, 0.0)
     """Gaussian measurement noise: each sample draws its σ from this range; the measurement is
     scaled by 2/C when the noise is added, so σ is relative to the cube's range."""

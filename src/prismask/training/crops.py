@@ -35,6 +35,8 @@ class CropPlan:
     """Mirrored or not `(B,)`, −1 or 1."""
     brightness: Tensor
     """Factor on the values `(B,)`."""
+    light: Tensor
+    """Logarithmic gain over the spectrum as cosine coefficients, `(B, 3)`."""
 
     def slice(self, part: slice) -> CropPlan:
         """The rows of one process."""
@@ -59,6 +61,7 @@ def draw_plan(count: int, scenes: int, config: DataConfig, generator: torch.Gene
         turn=(numbers[:, 5] * 4).long().clamp_max(3) * int(config.turn),
         flip=torch.where((numbers[:, 6] < 0.5) & config.flip, -1.0, 1.0),
         brightness=dim + (bright - dim) * numbers[:, 7],
+        light=torch.randn(count, 3, generator=generator) * config.spectral_gain,
     )
 
 
@@ -125,7 +128,8 @@ class SceneBank:
         matrix = _turn_matrix(plan.turn, plan.flip) / scale[:, None, None]
         # float64 until the end: a row among all stacked scenes is a large number.
         row = centre[:, 0].double() + (plan.scene * height).double()
-        numbers = [matrix.reshape(-1, 4), row[:, None], centre[:, 1:], plan.brightness[:, None]]
+        gain = plan.brightness[:, None] * torch.exp(plan.light @ cosines(self.bands))
+        numbers = [matrix.reshape(-1, 4), row[:, None], centre[:, 1:], gain]
         packed = to_device(torch.cat([n.double() for n in numbers], 1).float(), image.device)
         steps = torch.arange(self.crop, device=image.device) - (self.crop - 1) / 2
         rows, columns = torch.meshgrid(steps, steps, indexing="ij")
@@ -141,7 +145,13 @@ class SceneBank:
             padding_mode="border",
             align_corners=False,
         )
-        return crops * packed[:, 6, None, None, None]
+        return crops * packed[:, 6:, None, None]
+
+
+def cosines(bands: int) -> Tensor:
+    """cos(kπλ) for k = 1, 2, 3 over the bands, `(3, C)`: slow changes of a lamp's spectrum."""
+    place = (torch.arange(bands) + 0.5) / bands
+    return torch.stack([torch.cos(torch.pi * order * place) for order in (1, 2, 3)])
 
 
 def to_device(values: Tensor, device: torch.device) -> Tensor:

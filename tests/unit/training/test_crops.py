@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -25,6 +27,7 @@ def plan(turn: int = 0, flip: float = 1.0, scale: float = 1.0, brightness: float
         turn=torch.tensor([turn]),
         flip=torch.tensor([flip]),
         brightness=torch.tensor([brightness]),
+        light=torch.zeros(1, 3),
     )
 
 
@@ -56,7 +59,7 @@ def test_enlarging_keeps_a_linear_ramp_linear() -> None:
     cut = SceneBank(ramp, 8, 1.0).cut(
         CropPlan(
             torch.tensor([0]), torch.tensor([2.0]), torch.tensor([[0.5, 0.5]]),
-            torch.tensor([0]), torch.ones(1), torch.ones(1),
+            torch.tensor([0]), torch.ones(1), torch.ones(1), torch.zeros(1, 3),
         )
     )  # fmt: skip
     steps = cut[0, 0, 0].diff()
@@ -73,10 +76,23 @@ def test_shrinking_averages() -> None:
     cut = bank.cut(
         CropPlan(
             torch.tensor([0]), torch.tensor([0.5]), torch.zeros(1, 2),
-            torch.tensor([1]), torch.ones(1), torch.full((1,), 3.0),
+            torch.tensor([1]), torch.ones(1), torch.full((1,), 3.0), torch.zeros(1, 3),
         )
     )  # fmt: skip
     assert torch.allclose(cut, torch.full_like(cut, 1.5), atol=1e-5)
+
+
+def test_a_lamp_recolours_smoothly_and_only_when_asked() -> None:
+    grey = torch.full((1, 12, 16, 16), 0.5)
+    bank = SceneBank(grey, 8, 1.0)
+    plain = draw_plan(300, 1, DataConfig(crop=8), torch.Generator().manual_seed(0))
+    assert torch.allclose(bank.cut(plain), torch.tensor(0.5))
+    lit = DataConfig(crop=8, spectral_gain=0.2)
+    spectra = bank.cut(draw_plan(300, 1, lit, torch.Generator().manual_seed(0))).mean((2, 3)).log()
+    # three independent cosines of spread 0.2 have a mean square of 3 · 0.2² / 2 over the spectrum
+    assert float(spectra.sub(math.log(0.5)).square().mean().sqrt()) == pytest.approx(0.245, rel=0.1)
+    steps = spectra.diff(dim=1).abs().max()
+    assert float(steps) < 0.6, "no jump between neighbouring bands"
 
 
 def test_bounds_are_kept() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,10 @@ class GHistory:
     validation_minutes: tuple[float, ...] = ()
     validation: tuple[float, ...] = ()
     """Validation score (PSNR paper, mean of the mask groups) at those minutes."""
+
+    def to_record(self) -> dict[str, Any]:
+        """Plain lists and numbers."""
+        return {**asdict(self), "numbers": self.numbers()}
 
     def numbers(self) -> dict[str, float]:
         """Range at the first and at the last step, and by how much it narrowed."""

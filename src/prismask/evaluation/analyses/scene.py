@@ -1,0 +1,193 @@
+"""All analyses of one model on one scene through the masks of one group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from prismask.evaluation.analyses.blocks import (
+    Block,
+    block_correlations,
+    mean_correlation,
+    uniform_blocks,
+)
+from prismask.evaluation.analyses.correlation import correlation_distance, spectral_correlation
+from prismask.evaluation.analyses.intervals import interval_widths, stored_interval
+from prismask.evaluation.analyses.spread import Spread, spread_over_masks, spread_over_samples
+from prismask.evaluation.calibration_checks import Calibration
+from prismask.evaluation.conditions import Situation, photograph
+from prismask.evaluation.contenders import Method
+from prismask.evaluation.metrics import score
+from prismask.evaluation.protocol import Group
+from prismask.evaluation.trials import Workload, check_estimate, exact_convolutions
+from prismask.models.fast import FastReconstructor
+from prismask.optics.randomness import seeded
+from prismask.training.batches import seed_of
+
+SOURCES: dict[str, str] = {
+    "masks": "spread over masks",
+    "samples": "spread over posterior samples",
+    "interval": "calibrated interval",
+    "interval_sampled": "calibrated interval with samples",
+}
+"""Where an error bar can come from."""
+METRICS = ("psnr_paper", "ssim", "sam", "rmse")
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A true cube with what is known about it once and for all."""
+
+    name: str
+    truth: Tensor
+    """`(C, H, W)`."""
+    blocks: tuple[Block, ...]
+    """Its most uniform blocks."""
+    correlation: Tensor
+    """Its spectral correlation `(C, C)`."""
+
+    @classmethod
+    def of(cls, name: str, truth: Tensor) -> Scene:
+        """Look at a true cube."""
+        return cls(name, truth, tuple(uniform_blocks(truth)), spectral_correlation(truth))
+
+
+@dataclass(frozen=True, eq=False)
+class SceneResult:
+    """Numbers and arrays of one model on one scene."""
+
+    numbers: dict[str, Any]
+    arrays: dict[str, Tensor]
+
+
+def analyse_scene(
+    work: Workload,
+    label: str,
+    method: Method,
+    group: Group,
+    scene: Scene,
+    samples: int,
+    calibrations: Mapping[str, Calibration],
+) -> SceneResult:
+    """Reconstruct through every mask and from samples; feed the calibrations by their source."""
+    device, camera = scene.truth.device, work.camera
+    masks = (group.mask(trial, device) for trial in range(len(group)))
+
+    def snapshot(trial: int, mask: Tensor) -> Tensor:
+        seeds = [seed_of(work.seed, "noise", group.name, trial, scene.name)]
+        situation = Situation(mask, camera, mask, work.noise)
+        return photograph(scene.truth[None], situation, camera, seeds)
+
+    first_mask = group.mask(0, device)
+    measurement = snapshot(0, first_mask)
+
+    def checked(seen: Tensor, mask: Tensor, eye: Any) -> Tensor:
+        estimate = method(seen, mask, eye)
+        check_estimate(estimate, seen, mask, eye, label)
+        return estimate
+
+    with torch.no_grad(), exact_convolutions():
+        over_masks = spread_over_masks(checked, snapshot, masks, camera)
+        over_samples = None
+        if samples > 1 and isinstance(method, FastReconstructor) and is_random(method):
+            generator = seeded(seed_of(work.seed, "samples", label, group.name, scene.name))
+            over_samples = spread_over_samples(
+                method, measurement, first_mask, camera, samples, generator
+            )
+        _check(scene, over_masks, over_samples, calibrations)
+        _check_intervals(work, label, scene, measurement, first_mask, over_masks, over_samples,
+                         calibrations)  # fmt: skip
+    return _result(scene, over_masks, over_samples)
+
+
+def is_random(method: Method) -> bool:
+    """Whether masks can be drawn from the method's posterior."""
+    return isinstance(method, FastReconstructor) and method.model.posterior.is_random
+
+
+def _check(
+    scene: Scene,
+    over_masks: Spread,
+    over_samples: Spread | None,
+    calibrations: Mapping[str, Calibration],
+) -> None:
+    """Error bars by spread, each around the cube it comes with.
+
+    Over masks that is the reconstruction of one snapshot, the first: a user has one. Over samples
+    it is their mean, which `prismask reconstruct --samples` gives.
+    """
+    if over_masks.count > 1:
+        error = over_masks.first - scene.truth
+        calibrations["masks"].add(scene.name, error, over_masks.std)
+    if over_samples is not None:
+        error = over_samples.mean - scene.truth
+        calibrations["samples"].add(scene.name, error, over_samples.std)
+
+
+def _check_intervals(
+    work: Workload,
+    label: str,
+    scene: Scene,
+    measurement: Tensor,
+    mask: Tensor,
+    over_masks: Spread,
+    over_samples: Spread | None,
+    calibrations: Mapping[str, Calibration],
+) -> None:
+    """Calibrated intervals, where the weights carry them."""
+    record = work.contenders[label].record
+    single, sampled = (stored_interval(record, kind) for kind in ("single", "sampled"))
+    if single is not None:
+        estimate = over_masks.first
+        std, widths = interval_widths(single, estimate, measurement, mask, work.camera)
+        calibrations["interval"].add(scene.name, estimate - scene.truth, std, widths)
+    if sampled is not None and over_samples is not None:
+        estimate = over_samples.mean
+        std, widths = interval_widths(
+            sampled, estimate, measurement, mask, work.camera, over_samples.std
+        )
+        calibrations["interval_sampled"].add(scene.name, estimate - scene.truth, std, widths)
+
+
+def _result(scene: Scene, over_masks: Spread, over_samples: Spread | None) -> SceneResult:
+    estimate, truth = over_masks.first, scene.truth
+    matrix = spectral_correlation(estimate)
+    blocks = list(scene.blocks)
+    correlations = block_correlations(estimate, truth, blocks)
+    scores = score(estimate[None], truth[None], METRICS)
+    numbers: dict[str, Any] = {name: float(value[0]) for name, value in scores.items()}
+    numbers |= {
+        "correlation_distance": correlation_distance(matrix, scene.correlation),
+        "block_correlations": correlations,
+        "spectral_correlation": mean_correlation(correlations),
+        "std_over_masks": over_masks.total if over_masks.count > 1 else None,
+        "std_over_samples": None if over_samples is None else over_samples.total,
+        "rmse_of_mask_mean": float((over_masks.mean - truth).double().square().mean().sqrt()),
+    }
+    arrays = {
+        # Half precision: pictures and spectra are drawn from it, no number is computed.
+        "estimate": estimate.half(),
+        "error": (estimate - truth).double().square().mean(0).sqrt().float(),
+        "correlation": matrix.float(),
+        "block_spectra": _spectra(estimate, blocks),
+        "block_spread": _spectra(estimate, blocks, spread=True),
+        "block_truth": _spectra(truth, blocks),
+    }
+    if over_masks.count > 1:
+        arrays["std_over_masks"] = over_masks.pixel_std.float()
+    if over_samples is not None:
+        arrays["std_over_samples"] = over_samples.pixel_std.float()
+    return SceneResult(numbers, arrays)
+
+
+def _spectra(cube: Tensor, blocks: list[Block], spread: bool = False) -> Tensor:
+    """Mean (or std over the pixels) of each block's spectra, `(K, C)`."""
+    if not blocks:
+        return cube.new_zeros((0, len(cube)))
+    parts = [cube[:, *block.box].double() for block in blocks]
+    found = [part.std((1, 2)) if spread else part.mean((1, 2)) for part in parts]
+    return torch.stack(found).float()

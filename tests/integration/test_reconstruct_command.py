@@ -1,0 +1,267 @@
+"""`prismask reconstruct`, `models` and `calibrate` as people run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from prismask.apps import cli
+from prismask.models.registry import create_model
+from prismask.models.weights import read_record, save_weights
+from prismask.optics.camera import CASSI
+from prismask.optics.fabricate import fabricate_mask
+from prismask.optics.randomness import seeded
+from prismask.optics.simulate import simulate
+from prismask.scenes.files import load_cube, save
+from prismask.scenes.random_scenes import random_scene
+from prismask.scenes.records import Mask, Measurement
+
+BANDS, SIZE = 28, (32, 40)
+CAMERA = CASSI.from_step(BANDS)
+PRISMASK = [sys.executable, "-m", "prismask"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A mask, three snapshots in `shots`, and small untrained weights."""
+    monkeypatch.chdir(tmp_path)
+    mask = Mask(fabricate_mask(SIZE, seeded(0)).numpy())
+    save(mask, tmp_path / "mask.nc")
+    (tmp_path / "shots").mkdir()
+    for seed in range(3):
+        shot = simulate(random_scene(seed, SIZE), mask, CAMERA)
+        # Values alone, as a foreign file has them: no camera, no wavelengths, no scale.
+        save(Measurement(shot.values), tmp_path / "shots" / f"shot{seed}.nc")
+    model = create_model("srn", bands=BANDS, mask_posterior="gst", seed=0, width=8, blocks=1)
+    record = {"name": "tiny", "step_px": 2.0, "wavelengths_nm": [450.0 + k for k in range(BANDS)]}
+    save_weights(model, tmp_path / "tiny.safetensors", record)
+    return tmp_path
+
+
+def run(line: str) -> int:
+    return cli.run(line.split())
+
+
+def test_one_snapshot_and_its_quick_look(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("reconstruct shots/shot0.nc --mask mask.nc -o cube.nc --iterations 2") == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("cube.nc: 28 bands of 32×40 by gap-tv")
+    assert "self-check: residual" in err
+    assert "wavelengths 453.3 to 648.1 nm are assumed" in err
+    with Image.open(folder / "cube.quicklook.png") as picture:
+        assert (picture.size, picture.mode) == ((40, 32), "RGB")
+    assert load_cube(folder / "cube.nc").attrs["method"] == "gap-tv"
+
+
+@pytest.mark.parametrize("name", ["cube.mat", "cube.hdr", "cube.tif"])
+def test_the_extension_chooses_the_format(folder: Path, name: str) -> None:
+    line = f"reconstruct shots/shot0.nc --mask mask.nc -o {name} --iterations 1 --no-quick-look"
+    assert run(line) == 0
+    found = load_cube(folder / name)
+    assert found.values.shape == (BANDS, *SIZE)
+    assert found.attrs["recipe"]
+    assert not list(folder.glob("*.png"))
+
+
+def test_a_network_with_samples(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = "reconstruct shots/shot1.nc --mask mask.nc -o cube.nc --model tiny.safetensors"
+    assert run(f"{line} --samples 3 --tile 16") == 0
+    cube = load_cube(folder / "cube.nc")
+    assert cube.std is not None
+    assert cube.upper is not None
+    assert cube.attrs["weights_sha256"] == read_record(folder / "tiny.safetensors")["sha256"]
+    assert "interval: central 90 % of the mask samples, not calibrated" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("--bands 20", "need a measurement of 32×78"),
+        ("--bands 20", "These two sizes fit 28 bands at 2 px."),
+        ("--model nothere", "no weights are called 'nothere'"),
+        ("--model runs/x/weights", "the path of a weights file"),
+        ("--model tiny.safetensors --method gap-tv", "give one of them"),
+        ("--model broken.safetensors", "broken.safetensors is not a readable safetensors file"),
+        ("--samples 4", "gap-tv has no mask posterior"),
+        ("--device tpu", "'tpu' is no device"),
+        ("--method gaptv", "Did you mean 'gap-tv'?"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_leaves_nothing(
+    folder: Path, change: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "broken.safetensors").write_bytes(b"\x10" * 100)
+    before = sorted(folder.rglob("*"))
+    assert run(f"reconstruct shots/shot0.nc --mask mask.nc -o cube.nc {change}") == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert sentence in err
+    assert "Traceback" not in err
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_existing_outputs_are_kept(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "cube.quicklook.png").write_bytes(b"mine")
+    line = "reconstruct shots/shot0.nc --mask mask.nc -o cube.nc --iterations 1"
+    assert run(line) == 2
+    assert (folder / "cube.quicklook.png").read_bytes() == b"mine"
+    assert run(f"{line} --overwrite") == 0
+    assert run(line) == 2
+    assert "exists already and was kept" in capsys.readouterr().err
+
+
+# --- folders -------------------------------------------------------------------------------------
+
+
+def test_a_folder_with_a_bad_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "shots" / "bad.mat").write_bytes(b"rubbish")
+    np.save(folder / "shots" / "nan.npy", np.full((32, 94), np.nan, np.float32))
+    line = "reconstruct shots --mask mask.nc -o cubes --iterations 1"
+    assert run(line) == 1
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == "3 reconstructed; 2 failed"
+    assert "failed: shots/bad.mat:" in out
+    assert "failed: shots/nan.npy:" in out
+    assert "NaN" in out
+    assert "5 of 5:" in err
+    assert sorted(path.name for path in (folder / "cubes").glob("*.nc")) == [
+        "shot0.nc", "shot1.nc", "shot2.nc",
+    ]  # fmt: skip
+    # The second time only what failed is tried again.
+    for bad in ("bad.mat", "nan.npy"):
+        (folder / "shots" / bad).unlink()
+    stamps = {path: path.stat().st_mtime_ns for path in (folder / "cubes").iterdir()}
+    assert run(line) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "3 finished before"
+    assert stamps == {path: path.stat().st_mtime_ns for path in (folder / "cubes").iterdir()}
+
+
+def test_finished_is_what_was_made_the_same_way(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("reconstruct shots/*.nc --mask mask.nc -o cubes --iterations 1") == 0
+    assert run("reconstruct shots --mask mask.nc -o cubes --iterations 2") == 1
+    out = capsys.readouterr().out
+    assert "3 failed" in out
+    assert "exists already and was kept" in out
+    assert run("reconstruct shots --mask mask.nc -o cubes --iterations 2 --overwrite") == 0
+    assert "iterations=2" in load_cube(folder / "cubes" / "shot0.nc").attrs["method_options"]
+    # A changed snapshot is another one.
+    shot = load_cube  # noqa: F841  # keeps the reader's eye on what changes below
+    save(Measurement(np.ones((32, 94), np.float32)), folder / "shots" / "shot0.nc", overwrite=True)
+    assert run("reconstruct shots --mask mask.nc -o cubes --iterations 2") == 1
+    assert "2 finished before; 1 failed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("reconstruct shots --mask mask.nc -o mask.nc", "is a file"),
+        ("reconstruct shots --mask mask.nc -o shots", "is the folder of the snapshots"),
+        ("reconstruct shots --mask mask.nc -o cubes --extension jpg", "files are written as"),
+        ("reconstruct empty*.nc --mask mask.nc -o cubes", "no file matches"),
+        ("reconstruct --mask mask.nc -o cubes", "give a snapshot"),
+    ],
+)
+def test_wrong_folders(
+    folder: Path, line: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(line) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (folder / "cubes").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
+def test_killed_in_the_middle_and_resumed(folder: Path, workers: int) -> None:
+    """What was finished stays as it was, the rest is done, nothing is left over."""
+    mask = Mask(fabricate_mask((128, 128), seeded(0)).numpy())
+    save(mask, folder / "large.nc")
+    (folder / "many").mkdir()
+    for seed in range(6):
+        shot = simulate(random_scene(seed, (128, 128)), mask, CAMERA)
+        save(shot, folder / "many" / f"shot{seed}.nc")
+    command = [*PRISMASK, "reconstruct", "many", "--mask", "large.nc", "-o", "cubes",
+               "--iterations", "40", "--workers", str(workers)]  # fmt: skip
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("2 of 6"):
+            break
+    time.sleep(0.2)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stderr.close()
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and _group_alive(process.pid):
+        time.sleep(0.1)
+    assert not _group_alive(process.pid), "a worker outlived its parent"
+    finished = {path.name: path.read_bytes() for path in (folder / "cubes").glob("*.nc")}
+    assert 2 <= len(finished) < 6
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"{6 - len(finished)} reconstructed; {len(finished)} finished before" in done.stdout
+    for name, content in finished.items():
+        assert (folder / "cubes" / name).read_bytes() == content
+    cubes = [load_cube(path) for path in sorted((folder / "cubes").glob("*.nc"))]
+    assert len(cubes) == 6
+    assert all(np.isfinite(cube.values).all() for cube in cubes)
+
+
+def _group_alive(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+# --- models and calibrate ------------------------------------------------------------------------
+
+
+def test_models_lists_backbones_and_shows_a_record(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("models") == 0
+    assert "srn+" in capsys.readouterr().out
+    assert run("models --json") == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert {"name": "srn", "parameters": 1_250_972} in [
+        {key: one[key] for key in ("name", "parameters")} for one in listed["backbones"]
+    ]
+    assert run("models tiny.safetensors") == 0
+    assert "step_px" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.data
+def test_calibrate_stores_an_interval_that_reconstruct_uses(
+    folder: Path, data_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"calibrate tiny.safetensors --data {data_folder} -o honest.safetensors"
+    assert run(f"{line} --masks 2 --size 48 --samples 3") == 0
+    assert "scenes left out are covered" in capsys.readouterr().out
+    record = read_record(folder / "honest.safetensors")
+    assert record["sha256"] == read_record(folder / "tiny.safetensors")["sha256"]
+    assert set(record["interval"]) >= {"single", "sampled", "fitted_on"}
+    assert "beads" in record["interval"]["fitted_on"]
+    line = "reconstruct shots/shot0.nc --mask mask.nc --model honest.safetensors"
+    for number, samples in enumerate((0, 3)):
+        assert run(f"{line} -o cube{number}.nc --samples {samples}") == 0
+        cube = load_cube(folder / f"cube{number}.nc")
+        assert cube.upper is not None
+        assert "calibrated on 6 scenes" in cube.attrs["interval"]
+    assert run("calibrate tiny.safetensors -o honest.safetensors") == 2

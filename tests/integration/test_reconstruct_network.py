@@ -1,0 +1,162 @@
+"""A trained network end to end: better than no network, other band counts, honest error bars."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_network import BANDS, CAMERA, masks, scenes, train
+from torch import Tensor
+
+from prismask.errors import WeightsError
+from prismask.inference.bands import BandAdapter
+from prismask.inference.calibration import calibrate
+from prismask.inference.engine import Engine
+from prismask.inference.single import reconstruct
+from prismask.models.network import Reconstructor
+from prismask.models.weights import load_weights, read_record, save_weights
+from prismask.optics.camera import CASSI
+from prismask.scenes.records import Cube, Mask, Measurement
+
+pytestmark = pytest.mark.slow
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def model() -> Reconstructor:
+    torch.set_num_threads(min(2, torch.get_num_threads()))
+    trained = train()
+    interval = calibrate(
+        Engine(trained, CPU, "float32"),
+        scenes(range(100, 112)),
+        masks(3, seed=7),
+        CAMERA,
+        samples=6,
+    )
+    trained.record["interval"] = interval
+    return trained
+
+
+def _shot(
+    cube: Tensor, mask: Tensor, camera: CASSI = CAMERA, scale: float = 1.0
+) -> tuple[Measurement, Mask]:
+    signal = camera.forward(cube[None], mask[None])[0]
+    return Measurement(scale * signal.numpy()), Mask(mask[0].numpy())
+
+
+def _rmse(estimate: Cube, truth: Tensor, scale: float = 1.0) -> float:
+    return float(np.sqrt(np.mean((estimate.values / scale - truth.numpy()) ** 2)))
+
+
+def test_it_beats_the_first_guess(model: Reconstructor) -> None:
+    found, guessed = [], []
+    for truth, mask in zip(scenes(range(200, 204)), masks(4, seed=9), strict=True):
+        cube = reconstruct(*_shot(truth, mask), CAMERA, model=model)
+        guess = CAMERA.spread(CAMERA.forward(truth[None], mask[None]), mask[None])[0]
+        found.append(_rmse(cube, truth))
+        guessed.append(float((guess - truth).square().mean().sqrt()))
+        assert cube.attrs["model"] == "tiny"
+        assert cube.attrs["residual_relative"] < 0.25
+    assert np.mean(found) < 0.9 * np.mean(guessed)
+
+
+def test_ninety_percent_cover_ninety_percent(model: Reconstructor) -> None:
+    """On scenes and masks that neither training nor calibration saw, with and without samples."""
+    held_out = list(zip(scenes(range(300, 312)), masks(12, seed=11), strict=True))
+    for samples in (0, 6):
+        inside = []
+        for truth, mask in held_out:
+            cube = reconstruct(*_shot(truth, mask), CAMERA, model=model, samples=samples)
+            assert cube.lower is not None
+            assert cube.upper is not None
+            assert (cube.std is None) == (samples == 0)
+            covered = (truth.numpy() >= cube.lower) & (truth.numpy() <= cube.upper)
+            inside.append(covered.mean())
+            assert "calibrated on 12 scenes" in cube.attrs["interval"]
+        assert np.mean(inside) == pytest.approx(0.9, abs=0.03)
+        assert min(inside) > 0.75
+
+
+def test_error_bars_grow_where_errors_do(model: Reconstructor) -> None:
+    [truth], [mask] = scenes(range(301, 302)), masks(1, seed=12)
+    cube = reconstruct(*_shot(truth, mask), CAMERA, model=model)
+    assert cube.upper is not None
+    width, error = (cube.upper - cube.values).ravel(), np.abs(cube.values - truth.numpy()).ravel()
+    order = width.argsort()
+    quarter = len(order) // 4
+    assert error[order[-quarter:]].mean() > 2 * error[order[:quarter]].mean()
+
+
+def test_noise_widens_the_error_bars(model: Reconstructor) -> None:
+    """Calibrated without noise, the interval still does not fall short on a noisy snapshot."""
+    [truth], [mask] = scenes(range(302, 303)), masks(1, seed=13)
+    shot, aperture = _shot(truth, mask)
+    noise = np.random.default_rng(0).normal(0, 0.1, shot.values.shape)
+    noisy = Measurement(shot.values + noise.astype(np.float32))
+    clean, rough = (reconstruct(m, aperture, CAMERA, model=model, dark=0.0) for m in (shot, noisy))
+    assert clean.upper is not None
+    assert rough.upper is not None
+    assert rough.lower is not None
+    assert (rough.upper - rough.values).mean() > (clean.upper - clean.values).mean()
+    assert np.mean((truth.numpy() >= rough.lower) & (truth.numpy() <= rough.upper)) > 0.85
+
+
+def test_an_unknown_exposure_gives_the_same_cube(model: Reconstructor) -> None:
+    [truth], [mask] = scenes(range(303, 304)), masks(1, seed=14)
+    plain = reconstruct(*_shot(truth, mask), CAMERA, model=model)
+    dim = reconstruct(*_shot(truth, mask, scale=0.01), CAMERA, model=model)
+    assert dim.attrs["network_gain"] > 20
+    assert "in the snapshot's own units" in " ".join(dim.attrs["findings"])
+    assert _rmse(dim, truth, 0.01) < 1.2 * _rmse(plain, truth)
+    assert dim.upper is not None
+    assert plain.upper is not None
+    ratio = np.median((dim.upper - dim.values) / 0.01) / np.median(plain.upper - plain.values)
+    assert ratio == pytest.approx(1.0, abs=0.35)
+
+
+@pytest.mark.parametrize("bands", [7, 10])
+def test_another_number_of_bands(model: Reconstructor, bands: int) -> None:
+    """Nearly as good as on its own bands, far better than pretending; the residual is sane."""
+    camera = CASSI.from_step(bands)
+    own, adapted, pretended = [], [], []
+    own_residuals, residuals = [], []
+    for seed in range(304, 308):
+        [mask] = masks(1, seed=seed)
+        [truth], [native] = (
+            scenes(range(seed, seed + 1), bands=bands),
+            scenes(range(seed, seed + 1)),
+        )
+        home = reconstruct(*_shot(native, mask), CAMERA, model=model)
+        own.append(_rmse(home, native))
+        own_residuals.append(home.attrs["residual_relative"])
+        cube = reconstruct(*_shot(truth, mask, camera), camera, model=model)
+        assert cube.values.shape == (bands, 64, 64)
+        assert "virtual camera" in " ".join(cube.attrs["findings"])
+        adapted.append(_rmse(cube, truth))
+        residuals.append(cube.attrs["residual_relative"])
+        # The same without the factor C′ / C.
+        adapter = BandAdapter.between(camera, BANDS)
+        signal = camera.forward(truth[None], mask[None])[0]
+        wrong = Engine(model, CPU, "float32").run(signal, mask[None], adapter.shown).values
+        pretended.append(
+            float(np.sqrt(np.mean((adapter.back(wrong.numpy()) - truth.numpy()) ** 2)))
+        )
+    assert np.mean(adapted) < 1.25 * np.mean(own)
+    assert np.mean(adapted) < np.mean(pretended)
+    assert np.mean(residuals) < 1.2 * np.mean(own_residuals)
+
+
+def test_the_interval_travels_with_the_weights(model: Reconstructor, tmp_path: Path) -> None:
+    path = tmp_path / "tiny.safetensors"
+    save_weights(model, path, model.record, dtype=torch.float32)
+    [truth], [mask] = scenes(range(200, 201)), masks(1, seed=9)
+    direct = reconstruct(*_shot(truth, mask), CAMERA, model=model, precision="float32")
+    loaded = reconstruct(*_shot(truth, mask), CAMERA, model=path, precision="float32")
+    np.testing.assert_array_equal(direct.upper, loaded.upper)
+    assert loaded.attrs["weights_sha256"] == read_record(path)["sha256"]
+    spoilt = load_weights(path)
+    spoilt.record["interval"]["single"]["bands"] = [0.0]
+    with pytest.raises(WeightsError, match="Calibrate again"):
+        reconstruct(*_shot(truth, mask), CAMERA, model=spoilt)
