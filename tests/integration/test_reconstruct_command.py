@@ -156,7 +156,6 @@ def test_finished_is_what_was_made_the_same_way(
     assert run("reconstruct shots --mask mask.nc -o cubes --iterations 2 --overwrite") == 0
     assert "iterations=2" in load_cube(folder / "cubes" / "shot0.nc").attrs["method_options"]
     # A changed snapshot is another one.
-    shot = load_cube  # noqa: F841  # keeps the reader's eye on what changes below
     save(Measurement(np.ones((32, 94), np.float32)), folder / "shots" / "shot0.nc", overwrite=True)
     assert run("reconstruct shots --mask mask.nc -o cubes --iterations 2") == 1
     assert "2 finished before; 1 failed" in capsys.readouterr().out
@@ -201,7 +200,7 @@ def test_killed_in_the_middle_and_resumed(folder: Path, workers: int) -> None:
     for line in process.stderr:
         if line.startswith("2 of 6"):
             break
-    time.sleep(0.2)
+    time.sleep(0.05)
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.stderr.close()

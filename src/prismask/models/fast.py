@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from prismask.models.inputs import network_input
-from prismask.models.network import Reconstructor
+from prismask.models.network import Reconstructor, run_backbone
 from prismask.optics.camera import CASSI, as_mask_batch
 
 Precision = Literal["auto", "float32", "half"]
@@ -62,5 +62,4 @@ class FastReconstructor:
         """f_θ(y, m') for exactly this mask."""
         seen = network_input(self.model.inputs, measurement, mask, camera)
         seen = seen.to(self.dtype, memory_format=torch.channels_last)
-        cube: Tensor = self.backbone(seen)
-        return cube.float()
+        return run_backbone(self.backbone, seen, measurement, mask, camera).float()

@@ -37,6 +37,15 @@ class Reconstructor(nn.Module):
         """Bands the network was built for."""
         return int(self.record["bands"])
 
+    @property
+    def can_tile_backbone(self) -> bool:
+        """Whether the backbone works on any piece of its input planes.
+
+        One that contains the camera needs all pixels along the dispersion: it can be given strips
+        of the measurement and the mask, but no tiles of the planes.
+        """
+        return not wants_physics(self.backbone)
+
     def forward(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
         """One deterministic pass with the posterior's mean mask."""
         if camera.bands != self.bands:
@@ -48,8 +57,8 @@ class Reconstructor(nn.Module):
 
     def reconstruct(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
         """f_θ(y, m') for exactly this mask, `(B|1, 1|C, H, W)`; what training calls."""
-        cube: Tensor = self.backbone(network_input(self.inputs, measurement, mask, camera))
-        return cube
+        seen = network_input(self.inputs, measurement, mask, camera)
+        return run_backbone(self.backbone, seen, measurement, mask, camera)
 
     def sample(
         self, measurement: Tensor, mask: Tensor, camera: CASSI, generator: torch.Generator
@@ -59,3 +68,17 @@ class Reconstructor(nn.Module):
             as_mask_batch(mask), measurement.shape[0], generator=generator
         )
         return self.reconstruct(measurement, drawn, camera)
+
+
+def wants_physics(backbone: nn.Module) -> bool:
+    """Whether the backbone contains the camera."""
+    return bool(getattr(backbone, "wants_physics", False))
+
+
+def run_backbone(
+    backbone: nn.Module, seen: Tensor, measurement: Tensor, mask: Tensor, camera: CASSI
+) -> Tensor:
+    """A backbone on its input planes `seen (B, K, H, W)`, with the physics if it wants them."""
+    physics = (measurement, mask, camera) if wants_physics(backbone) else ()
+    cube: Tensor = backbone(seen, *physics)
+    return cube

@@ -1,8 +1,9 @@
 """Backbones by name: `create_model("srn", mask_posterior="gst", bands=28)`.
 
 A backbone is an `nn.Module` built as `Backbone(planes=…, bands=…, **options)` that maps
-`(B, planes, H, W)` to `(B, C, H, W)`. Adding one is a file with a `@register` line and its name
-in `_HOMES`.
+`(B, planes, H, W)` to `(B, C, H, W)`. One that contains the camera sets `wants_physics = True` and
+is called with `(x, measurement, mask, camera)` instead. Adding one is a file with a `@register`
+line and its name in `_HOMES`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import getdoc
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,7 +24,15 @@ from prismask.scenes.defaults import BANDS
 if TYPE_CHECKING:
     from prismask.models.network import Reconstructor
 
-_HOMES = {"srn": "prismask.models.srn"}
+_HOMES = {
+    "srn": "prismask.models.srn",
+    "swinir": "prismask.models.swinir",
+    "spectral-vit": "prismask.models.spectral_vit",
+    "tsa-net": "prismask.models.tsa_net",
+    "lambda-net": "prismask.models.lambda_net",
+    "gsm": "prismask.models.gsm",
+    "hssp": "prismask.models.hssp",
+}
 """Where each backbone lives; its module is imported when it is first asked for."""
 
 PLUS_INPUTS = ("backprojection", "normalised", "mask")
@@ -39,6 +49,16 @@ class Backbone:
     """Where it was published."""
     inputs: tuple[str, ...]
     """What it sees unless told otherwise (names of `models.inputs.INPUTS`)."""
+
+    @property
+    def summary(self) -> str:
+        """What it is, in one line: the first of its docstring."""
+        return (getdoc(self.build) or self.name).splitlines()[0]
+
+    @property
+    def wants_physics(self) -> bool:
+        """Whether it is also given the measurement, the mask and the camera."""
+        return bool(getattr(self.build, "wants_physics", False))
 
 
 _BACKBONES: dict[str, Backbone] = {}

@@ -60,14 +60,17 @@ def train(
     try:
         place = None if folder is None else Path(folder)
         prepared = prepare(config, device)
-        state = new_state(build_model(config, device), config)
-        _open_folder(place, config, prepared, state, resume, world)
         part = world.part(config.schedule.batch)
+        training = _batches(config, prepared, prepared.train_scenes, "training", part)
+        validation = _batches(config, prepared, prepared.validation_scenes, "validation", part)
+        state = new_state(build_model(config, device), config)
+        # Everything that can be wrong with the configuration was looked at; now leave traces.
+        _open_folder(place, config, prepared, state, resume, world)
         run = Training(
             config=config,
             camera=prepared.camera,
-            training=_batches(config, prepared, prepared.train_scenes, "training", part),
-            validation=_batches(config, prepared, prepared.validation_scenes, "validation", part),
+            training=training,
+            validation=validation,
             device=device,
             world=world,
             folder=place,

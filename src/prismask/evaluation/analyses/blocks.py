@@ -6,6 +6,9 @@ same ones:
 1. The true cube is cut into blocks of 16×16 pixels from the upper left corner; what is left over
    at the far edges is not used.
 2. Blocks darker than a tenth of the brightest one are left out: in the dark, spectra are noise.
+   So are grey ones, whose mean spectrum varies by less than a tenth of its mean (standard
+   deviation over the bands): the correlation of a flat curve is a matter of chance, and the
+   paper asks for coloured patches too.
 3. The unevenness of a block is the root of the variance over its pixels, averaged over the bands,
    divided by the block's mean value.
 4. The five blocks of least unevenness are taken, the upper left one first where two are equal.
@@ -30,6 +33,8 @@ COUNT = 5
 SIDE = 16
 LEAST_BRIGHTNESS = 0.1
 """Share of the brightest block's mean that a block needs."""
+LEAST_CONTRAST = 0.1
+"""Standard deviation over the bands, relative to their mean, that a block's spectrum needs."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Block:
 
 
 def uniform_blocks(truth: Tensor, count: int = COUNT, side: int = SIDE) -> list[Block]:
-    """The most uniform blocks of `truth (C, H, W)` by the rule above; fewer where it is dark."""
+    """The most uniform blocks of `truth (C, H, W)` by the rule above; fewer where few fit."""
     check_shape(truth, ("C", "H", "W"), "truth")
     height, width = truth.shape[-2:]
     if min(height, width) < side:
@@ -68,10 +73,11 @@ def uniform_blocks(truth: Tensor, count: int = COUNT, side: int = SIDE) -> list[
     variance = F.avg_pool2d((inside - spread_out).square()[None], side)[0]
     brightness = mean.mean(0).flatten()
     unevenness = variance.mean(0).flatten().sqrt() / brightness
-    bright = brightness > 0
-    bright &= brightness >= LEAST_BRIGHTNESS * brightness.max()
-    order = torch.argsort(unevenness.masked_fill(~bright, math.inf), stable=True)
-    chosen = order[: min(count, int(bright.sum()))].tolist()
+    contrast = mean.std(0, correction=0).flatten() / brightness
+    fit = (brightness > 0) & (brightness >= LEAST_BRIGHTNESS * brightness.max())
+    fit &= contrast >= LEAST_CONTRAST
+    order = torch.argsort(unevenness.masked_fill(~fit, math.inf), stable=True)
+    chosen = order[: min(count, int(fit.sum()))].tolist()
     return [
         Block(place // columns * side, place % columns * side, side, float(unevenness[place]))
         for place in chosen

@@ -1,0 +1,108 @@
+"""`prismask train` as a person uses it, with right and wrong input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tiny_training import tiny_config
+
+from prismask.apps.cli import run
+from prismask.apps.train import progress_text
+from prismask.errors import MissingPartError
+from prismask.evaluation.curves import draw_curves
+from prismask.models.weights import load_weights
+from prismask.training.config import to_toml
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(to_toml(tiny_config(schedule={"epochs": 6})), encoding="utf-8")
+    return path
+
+
+def test_a_run_leaves_everything_behind(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert run(["train", str(config), "--out", str(out), "--set", "seed=3"]) == 0
+    told = capsys.readouterr()
+    assert "finished" in told.out
+    assert "validation at step 24: PSNR paper [dB] fabricated" in told.err
+    names = {path.name for path in out.iterdir()}
+    assert names >= {"config.toml", "run.json", "metrics.jsonl", "checkpoint.safetensors"}
+    assert names >= {"weights.safetensors", "curves.png"}
+    record = load_weights(out / "weights.safetensors").record
+    assert record["seed"] == 3
+    assert record["validation"]["psnr_fabricated"] > 0
+    facts = json.loads((out / "run.json").read_text())
+    assert set(facts["scenes_sha256"]) == {"train", "validation"}
+    assert "torch" in facts["versions"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--set", "schedule.bacth=2"], "Did you mean 'batch'"),
+        (["--set", "speed.device=cuda:7"], "CUDA device"),
+        (["--set", "data.crop=64"], "Use a smaller data.crop"),
+        (["--set", "data.source=cave", "--set", "data.folder=/nowhere"], "How to get it"),
+        (["--set", "schedule.mode=plain"], "would leave it untrained"),
+        (["--stop-after", "later"], "is not a time"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_leaves_nothing(
+    config: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    words: str,
+) -> None:
+    out = tmp_path / "run"
+    assert run(["train", str(config), "--out", str(out), *arguments]) == 2
+    told = capsys.readouterr().err
+    assert words in told
+    assert "Traceback" not in told
+    assert not out.exists()
+
+
+def test_a_second_run_in_the_folder_is_refused_and_resume_goes_on(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "run")
+    assert run(["train", str(config), "--out", out, "--stop-after", "0.001s"]) == 0
+    assert "paused" in capsys.readouterr().out
+    assert run(["train", str(config), "--out", out]) == 2
+    assert "--resume" in capsys.readouterr().err
+    assert run(["train", str(config), "--out", out, "--resume"]) == 0
+    assert "finished" in capsys.readouterr().out
+
+
+def test_tensorboard_is_asked_for_by_name(config: Path, tmp_path: Path) -> None:
+    pytest.importorskip("prismask")
+    try:
+        import torch.utils.tensorboard  # noqa: F401
+    except ImportError:
+        from prismask.apps.train import _reporters
+
+        with pytest.raises(MissingPartError, match="pip install tensorboard"):
+            _reporters(True, tmp_path)
+
+
+def test_progress_lines_are_readable() -> None:
+    line = {
+        "event": "step", "epoch": 3, "phase": "phi", "loss": 0.01, "psnr_unit": 20.0,
+        "samples_per_s": 100.0, "seconds_left": 75.0, "progress": 0.5, "g_min": 0.01, "g_max": 0.02,
+    }  # fmt: skip
+    text = progress_text(line)
+    assert text.startswith("[##########..........]")
+    assert "g 0.0100…0.0200" in text
+    assert "1:15 left" in text
+
+
+def test_curves_of_a_run_without_steps_are_not_drawn(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text("")
+    draw_curves(tmp_path / "metrics.jsonl", tmp_path / "curves.png")
+    assert not (tmp_path / "curves.png").exists()

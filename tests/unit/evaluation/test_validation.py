@@ -1,0 +1,41 @@
+"""What training looks at: both groups of masks, and cubes of both scales."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from prismask.evaluation.metrics import psnr
+from prismask.evaluation.validation import make_validation, validation_cubes
+from prismask.optics.camera import CASSI
+
+
+def test_cubes_show_the_middle_and_the_whole() -> None:
+    scenes = torch.rand(2, 3, 20, 24)
+    cubes = validation_cubes(scenes, 8)
+    assert cubes.shape == (4, 3, 8, 8)
+    assert torch.equal(cubes[0], scenes[0, :, 6:14, 8:16])
+    half = scenes[1, :, 2:18, 4:20].reshape(3, 8, 2, 8, 2).mean((2, 4))
+    assert torch.allclose(cubes[3], half, atol=1e-6)
+    assert validation_cubes(scenes, 16).shape == (2, 3, 16, 16)
+
+
+def test_a_model_that_knows_the_truth_wins() -> None:
+    camera = CASSI.from_step(3)
+    scenes = torch.rand(2, 3, 12, 12)
+    cubes = validation_cubes(scenes, 12)
+    validate = make_validation(scenes, torch.rand(20, 30), camera, masks=2, size=12)
+    asked: list[Any] = []
+
+    def almost(measurement: torch.Tensor, mask: torch.Tensor, camera: CASSI) -> torch.Tensor:
+        asked.append(mask)
+        return cubes + 0.01
+
+    scores = validate(almost)
+    expected = float(psnr(cubes + 0.01, cubes).mean())
+    assert scores["psnr_seen"] == pytest.approx(expected, abs=1e-3)
+    assert scores["score"] == pytest.approx(expected, abs=1e-3)
+    assert len({mask.sum().item() for mask in asked}) == 4, "two different masks a group"
+    assert validate(lambda y, m, c: torch.zeros_like(cubes))["score"] < expected
