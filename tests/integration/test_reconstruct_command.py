@@ -235,7 +235,7 @@ def test_models_lists_backbones_and_shows_a_record(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("models") == 0
-    assert "srn+" in capsys.readouterr().out
+    assert "1.25 M" in capsys.readouterr().out
     assert run("models --json") == 0
     listed = json.loads(capsys.readouterr().out)
     assert {"name": "srn", "parameters": 1_250_972} in [

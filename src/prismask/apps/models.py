@@ -39,9 +39,11 @@ def models(
         return
     say(_weights_text(shipped))
     say("")
-    say("Backbones (for `prismask train`; a + also sees the normalised snapshot and the mask):")
-    rows = [(one["name"], f"{one['parameters'] / 1e6:.2f} M  {one['paper']}") for one in backbones]
-    say(table(rows, indent="  "))
+    say(
+        "Backbones to train, with parameters and multiply-adds for a scene of 256×256 and 28 "
+        "bands.\nA + after the name also shows it the normalised snapshot and the mask."
+    )
+    say(table([(one["name"], _backbone_line(one)) for one in backbones], indent="  "))
 
 
 def _record(weights: str) -> dict[str, Any]:
@@ -76,16 +78,34 @@ def _facts(one: Shipped) -> dict[str, Any]:
 def _backbones() -> list[dict[str, Any]]:
     import torch
 
-    from prismask.models.complexity import count_parameters
+    from prismask.inference.catalogue import shipped
+    from prismask.models.complexity import count_multiply_adds, count_parameters
     from prismask.models.registry import backbone, create_model, list_models
+    from prismask.optics.camera import CASSI
 
     rows = []
-    for name in list_models():
+    for name in (name for name in list_models() if not name.endswith("+")):
+        # Shapes only: nothing is computed and nothing allocated.
         with torch.device("meta"):
-            network = create_model(name).backbone
-        paper = backbone(name.removesuffix("+")).paper
-        rows.append({"name": name, "parameters": count_parameters(network), "paper": paper})
+            network = create_model(name)
+        found = backbone(name)
+        rows.append(
+            {
+                "name": name,
+                "parameters": count_parameters(network.backbone),
+                "multiply_adds": count_multiply_adds(network, CASSI.from_step()),
+                "summary": found.summary,
+                "paper": found.paper,
+                "weights": [one.name for one in shipped() if one.record["backbone"] == name],
+            }
+        )
     return rows
+
+
+def _backbone_line(one: dict[str, Any]) -> str:
+    size = f"{one['parameters'] / 1e6:6.2f} M {one['multiply_adds'] / 1e9:6.1f} G"
+    trained = f"; weights: {', '.join(one['weights'])}" if one["weights"] else ""
+    return f"{size}  {one['paper']}{trained}"
 
 
 def _weights_text(shipped: list[dict[str, Any]]) -> str:

@@ -8,29 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from prismask.inference.tiling import Span, Tile, Tiling, cut, spans, strip, tiles_by_strip
-from prismask.inference.uncertainty import RunningMoments, quantiles
+from prismask.inference.drawn_masks import draw_masks, mean_mask
+from prismask.inference.passes import Passes, half_error
+from prismask.inference.tiling import Tiling, tiles_by_strip
 from prismask.models.fast import FastReconstructor, Precision
-from prismask.models.inputs import network_input
 from prismask.models.network import Reconstructor
-from prismask.models.posterior import MaskPosterior, perturb, prior_noise
 from prismask.optics.camera import CASSI, as_mask_batch
 
 Progress = Callable[[int, int, Mapping[str, Any]], None]
 
 SAMPLE_BYTES = 256 << 20
 """Most memory for the samples of one tile; more samples make smaller tiles."""
-WHOLE_MASK_PIXELS = 1 << 20
-"""Largest mask whose graph is laid over all of it at once; larger ones are tiled."""
-MASK_TILING = Tiling(tile=512, halo=8, blend=8)
-PROBE = 96
-"""Height and width of the piece on which half precision is compared with single."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,31 +96,36 @@ class Engine:
         else:
             masks = mean_mask(self._fast.model.posterior, mask)
         network = self._network(measurement, masks[:1].to(self.device), camera, noise_std)
-        sampling = _Sampling(network, masks, samples, levels, self.device)
-        tiling = self._tiling_for(samples, levels, camera)
+        passes = Passes(network, camera, sampled=samples > 0, levels=levels)
         size = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
-        frames = [torch.zeros(camera.bands, *size) for _ in range(sampling.outputs)]
-        strips = list(tiles_by_strip(size, camera, tiling))
+        # A GPU puts the frame together itself and sends it over once.
+        home = self.device if self.device.type == "cuda" else "cpu"
+        frames = [torch.zeros(camera.bands, *size, device=home) for _ in range(passes.outputs)]
+        tiling = self._tiling_for(samples if levels else 0, size, camera)
+        strips = list(tiles_by_strip(size, camera, tiling, not self.model.can_tile_backbone))
         total, done = sum(len(tiles) for tiles in strips), 0
         for tiles in strips:
-            planes = sampling.planes(measurement, tiles[0], camera)
+            piece = passes.strip(measurement, masks, tiles[0])
             for tile in tiles:
-                for result, frame in zip(sampling.tile(planes, tile, camera), frames, strict=True):
+                for result, frame in zip(passes.run(piece, tile), frames, strict=True):
                     tile.add(result, frame)
                 done += 1
                 if progress is not None:
                     progress(done, total, {})
+        frames = [frame.cpu() for frame in frames]
         named = dict(zip(("values", "std", "lower", "upper"), frames, strict=False))
         return Estimate(**named, precision=str(network.dtype).removeprefix("torch."))
 
-    def _tiling_for(
-        self, samples: int, levels: tuple[float, float] | None, camera: CASSI
-    ) -> Tiling:
-        if not samples or levels is None:
+    def _tiling_for(self, kept: int, size: tuple[int, int], camera: CASSI) -> Tiling:
+        """Tiles so small that `kept` samples of one fit into memory."""
+        if not kept:
             return self.tiling
-        side = math.isqrt(SAMPLE_BYTES // (2 * samples * camera.bands)) - 2 * self.tiling.halo
-        tile = max(64, min(self.tiling.tile, side))
-        return Tiling(min(self.tiling.tile, tile), self.tiling.halo, self.tiling.blend)
+        area = SAMPLE_BYTES // (2 * kept * camera.bands)
+        along = size[1] if camera.axis == "width" else size[0]
+        side = math.isqrt(area) if self.model.can_tile_backbone else area // along
+        least = min(self.tiling.tile, 64)
+        tile = min(self.tiling.tile, max(least, side - 2 * self.tiling.halo))
+        return replace(self.tiling, tile=tile)
 
     def _network(
         self, measurement: Tensor, mask: Tensor, camera: CASSI, noise_std: float | None
@@ -140,114 +139,6 @@ class Engine:
         return self._fast if error <= noise_std else self._exact
 
 
-class _Sampling:
-    """One tile through the network: once, or once for each mask."""
-
-    def __init__(
-        self,
-        network: FastReconstructor,
-        masks: Tensor,
-        samples: int,
-        levels: tuple[float, float] | None,
-        device: torch.device,
-    ) -> None:
-        self.network, self.masks, self.samples, self.levels = network, masks, samples, levels
-        self.device = device
-        self.outputs = 1 if not samples else 2 if levels is None else 4
-
-    def planes(self, measurement: Tensor, tile: Tile, camera: CASSI) -> list[Tensor]:
-        """Input planes of the tile's strip, one entry for each mask, made when first used.
-
-        A strip of planes is the largest thing in memory, so samples keep only what they need:
-        the strip of the measurement and of each mask.
-        """
-        seen, masks = strip(measurement, tile, camera), strip(self.masks, tile, camera)
-        if not self.samples:
-            return [self._input(seen, masks, camera)]
-        return [seen, masks]
-
-    def tile(self, planes: list[Tensor], tile: Tile, camera: CASSI) -> list[Tensor]:
-        """The tile's results in the order of `Estimate`."""
-        if not self.samples:
-            return [self._backbone(cut(planes[0], tile, camera))[0]]
-        seen, masks = planes
-        moments, kept = RunningMoments(), []
-        for mask in masks:
-            given = self._input(seen, mask[None].to(self.device), camera)
-            result = self._backbone(cut(given, tile, camera))[0]
-            moments.add(result)
-            if self.levels is not None:
-                kept.append(result.half())
-        results = [moments.mean, moments.std]
-        return results if self.levels is None else [*results, *quantiles(kept, self.levels)]
-
-    def _input(self, seen: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
-        return network_input(self.network.model.inputs, seen, mask, camera)
-
-    def _backbone(self, planes: Tensor) -> Tensor:
-        # Contiguous first: a cut is a view, and convolutions would copy it in a worse layout.
-        given = planes.to(self.network.dtype).contiguous(memory_format=torch.channels_last)
-        result: Tensor = self.network.backbone(given)
-        return result.float()
-
-
 def default_tiling(device: torch.device) -> Tiling:
     """Tiles that keep a CPU's memory small and a GPU busy."""
     return Tiling(tile=1024) if device.type == "cuda" else Tiling()
-
-
-def half_error(
-    fast: FastReconstructor,
-    exact: FastReconstructor,
-    measurement: Tensor,
-    mask: Tensor,
-    camera: CASSI,
-) -> float:
-    """What half precision changes in the re-projected snapshot, rms, on a piece of the middle."""
-    size = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
-    piece = (min(PROBE, size[0]), min(PROBE, size[1]))
-    top, left = (size[0] - piece[0]) // 2, (size[1] - piece[1]) // 2
-    tile = Tile(
-        Span(top, top + piece[0], torch.ones(piece[0])),
-        Span(left, left + piece[1], torch.ones(piece[1])),
-    )
-    seen, code = strip(measurement, tile, camera), strip(mask, tile, camera)
-    planes = cut(network_input(exact.model.inputs, seen, code, camera), tile, camera)
-    wide = exact.backbone(planes).float()
-    narrow = fast.backbone(
-        planes.to(fast.dtype).contiguous(memory_format=torch.channels_last)
-    ).float()
-    coded = camera.mask_size(piece)
-    changed = camera.forward(narrow - wide, mask[..., top : top + coded[0], left : left + coded[1]])
-    return float(changed.square().mean().sqrt())
-
-
-def draw_masks(posterior: MaskPosterior, mask: Tensor, count: int, seed: int) -> Tensor:
-    """`count` masks m′ around `mask (1, 1|C, H, W)`, on the CPU; the same on every device."""
-    generator = torch.Generator().manual_seed(seed)
-    std = mask_std(posterior, mask).cpu()
-    config = posterior.config
-    shape = (count, *mask.shape[1:])
-    noise = prior_noise(shape, config.prior_mean, config.prior_std, generator, std)
-    return perturb(mask.cpu(), std, noise)
-
-
-def mean_mask(posterior: MaskPosterior, mask: Tensor) -> Tensor:
-    """The mask of a deterministic pass, clamp(m + μ·g)."""
-    mean = posterior.config.prior_mean
-    if not posterior.is_random or mean == 0:
-        return mask
-    return perturb(mask, mask_std(posterior, mask), torch.full_like(mask, mean))
-
-
-def mask_std(posterior: MaskPosterior, mask: Tensor) -> Tensor:
-    """g_φ(m), with the graph over pieces of a mask too large for one."""
-    height, width = mask.shape[-2:]
-    if height * width <= WHOLE_MASK_PIXELS:
-        return posterior.std(mask)
-    out = torch.zeros_like(mask, device="cpu")
-    for row in spans(height, MASK_TILING):
-        for column in spans(width, MASK_TILING):
-            piece = mask[..., row.first : row.last, column.first : column.last]
-            Tile(row, column).add(posterior.std(piece), out)
-    return out.to(mask.device)

@@ -34,6 +34,8 @@ SMALLEST = 96
 """Rows and columns below which chance cannot be told from a code."""
 MARGIN = 3
 """Pixels along the dispersion by which the ends of the code may be misjudged."""
+LONGER = 6
+"""The same for the length of the code, smoothing included."""
 LARGEST = 1024
 """Rows and columns of the middle that are looked at; more would only take time."""
 
@@ -76,7 +78,7 @@ class Registration:
     @property
     def is_longer(self) -> bool:
         """Whether the code is found over clearly more pixels than the camera has bands for."""
-        return self.found and self.span > self.extent + 1 + MARGIN
+        return self.found and self.span > self.extent + 1 + LONGER
 
     @property
     def fits(self) -> bool:
@@ -97,7 +99,12 @@ def register(measurement: Tensor, mask: Tensor, camera: CASSI) -> Registration |
     across = plane.shape[0] if camera.axis == "width" else plane.shape[1]
     if min(across, *measurement.shape) < SMALLEST:
         return None
-    here = _Surface(measurement.float(), plane, camera)
+    seen = local_contrast(_middle(measurement.float(), camera, camera.design == "single"))
+
+    def surface(oriented: Tensor) -> _Surface:
+        return _Surface(seen, _middle(oriented, camera, camera.design == "dual"), camera)
+
+    here = surface(plane)
     found = here.registration("as given")
     if found.fits:
         return found
@@ -105,8 +112,7 @@ def register(measurement: Tensor, mask: Tensor, camera: CASSI) -> Registration |
     for name, turn in ORIENTATIONS.items():
         turned = turn(plane)
         if name != "as given" and turned.shape == plane.shape:
-            surface = _Surface(measurement.float(), turned, camera)
-            tried.append(surface.registration(name, here.score))
+            tried.append(surface(turned).registration(name, here.score))
     return max(tried, key=lambda one: one.best_score)
 
 
@@ -132,21 +138,18 @@ def blur(image: Tensor, std: float = LOW_PASS) -> Tensor:
 class _Surface:
     """The score of every shift of one oriented mask; rows across the dispersion, columns along."""
 
-    def __init__(self, measurement: Tensor, plane: Tensor, camera: CASSI) -> None:
+    def __init__(self, seen: Tensor, plane: Tensor, camera: CASSI) -> None:
         self.turned = camera.axis == "height"
-        if self.turned:
-            measurement, plane = measurement.T, plane.T
-        measurement, plane = _middle(measurement, plane, camera)
         self.extent = camera.extent
         # Far shifts tell what chance gives, as long as most of the two still overlap.
-        self.row = min(FAR, min(measurement.shape[0], plane.shape[0]) // 3)
+        self.row = min(FAR, min(seen.shape[0], plane.shape[0]) // 3)
         self.reach = min(REACH, self.row // 2)
         rows = torch.arange(-self.row, self.row + 1, device=plane.device)
         columns = torch.arange(-REACH, self.extent + REACH + 1, device=plane.device)
         # Behind a dual disperser the mask is the longer one, and each band sees it further left.
         columns = columns - self.extent if camera.design == "dual" else columns
         code = plane - blur(plane)
-        self.correlation = _correlate(local_contrast(measurement), code, rows, columns)
+        self.correlation = _correlate(seen, code, rows, columns)
         scores = self.correlation.unfold(1, self.extent + 1, 1).sum(-1)
         away = self.reach + self.row // 8
         chance = torch.cat([scores[: self.row - away], scores[self.row + away + 1 :]])
@@ -216,11 +219,13 @@ def _fast_length(least: int) -> int:
         least += 1
 
 
-def _middle(measurement: Tensor, plane: Tensor, camera: CASSI) -> tuple[Tensor, Tensor]:
-    """At most `LARGEST` rows and columns of both, from the middle of the scene."""
-    longer, shorter = (measurement, plane) if camera.design == "single" else (plane, measurement)
-    height, width = min(shorter.shape[0], LARGEST), min(shorter.shape[1], LARGEST)
-    top, left = (shorter.shape[0] - height) // 2, (shorter.shape[1] - width) // 2
-    short = shorter[top : top + height, left : left + width]
-    long = longer[top : top + height, left : left + width + camera.extent]
-    return (long, short) if camera.design == "single" else (short, long)
+def _middle(image: Tensor, camera: CASSI, is_sheared: bool) -> Tensor:
+    """At most `LARGEST` rows and columns of the scene's middle, the dispersion along the columns.
+
+    What is sheared (a measurement behind one disperser, a mask behind two) is longer by it.
+    """
+    turned = image if camera.axis == "width" else image.T
+    extent = camera.extent if is_sheared else 0
+    rows, columns = turned.shape[0], turned.shape[1] - extent
+    top, left = max(0, (rows - LARGEST) // 2), max(0, (columns - LARGEST) // 2)
+    return turned[top : top + LARGEST, left : left + min(columns, LARGEST) + extent]

@@ -13,6 +13,9 @@ a boundary between two tiles their results are crossfaded over `blend` pixels wi
 sum to one. A backbone that looks r pixels far gives the same result tiled and whole where
 `halo − blend / 2 ≥ r`. With a shorter halo, or a backbone that looks everywhere, what is left is
 a smooth transition instead of a seam.
+
+A backbone that contains the camera itself (an unfolded iteration) needs all pixels along the
+dispersion in every step: it is given whole strips, blended across the dispersion only.
 """
 
 from __future__ import annotations
@@ -42,10 +45,15 @@ class Tiling:
     """Context computed around a tile and thrown away, in pixels."""
     blend: int = 16
     """Width of the crossfade between neighbours, in pixels; at most twice the halo."""
+    align: int = 16
+    """Tiles begin and end, halo included, at multiples of this, so that windows and halved
+    resolutions inside a backbone fall on the same pixels as on a whole frame."""
 
     def __post_init__(self) -> None:
         if self.tile < 8:
             raise ConfigError(f"a tile of {self.tile} px is too small; use 8 or more.")
+        if self.align < 1:
+            raise ConfigError(f"tiles aligned to {self.align} px: use 1 or more.")
         if self.halo < 0 or not 0 <= self.blend <= 2 * self.halo:
             raise ConfigError(
                 f"halo {self.halo} px and blend {self.blend} px do not go together: the halo is "
@@ -84,7 +92,8 @@ def spans(length: int, tiling: Tiling) -> list[Span]:
     blend = min(tiling.blend, min(b - a for a, b in pairwise(edges)) // 2)
     made = []
     for start, stop in pairwise(edges):
-        first, last = max(0, start - tiling.halo), min(length, stop + tiling.halo)
+        first = max(0, start - tiling.halo) // tiling.align * tiling.align
+        last = min(length, -(-(stop + tiling.halo) // tiling.align) * tiling.align)
         place = torch.arange(first, last, dtype=torch.float32) + 0.5
         weights = torch.ones(last - first)
         if start > 0:
@@ -123,19 +132,28 @@ class Tile:
         onto[..., top:bottom, left:right] += (inner.float() * weights).to(onto.device)
 
 
-def tiles_by_strip(frame: Frame, camera: CASSI, tiling: Tiling) -> Iterator[list[Tile]]:
+def tiles_by_strip(
+    frame: Frame, camera: CASSI, tiling: Tiling, whole: bool = False
+) -> Iterator[list[Tile]]:
     """The tiles of a frame, those that share a strip together.
 
     A strip runs along the dispersion: tiles side by side for a prism that disperses along the
-    width, tiles above each other for one along the height.
+    width, tiles above each other for one along the height. `whole` strips are one tile each, for
+    backbones that contain the camera.
     """
     rows, columns = spans(frame[0], tiling), spans(frame[1], tiling)
     if camera.axis == "width":
+        columns = [_all(frame[1])] if whole else columns
         for row in rows:
             yield [Tile(row, column) for column in columns]
     else:
+        rows = [_all(frame[0])] if whole else rows
         for column in columns:
             yield [Tile(row, column) for row in rows]
+
+
+def _all(length: int) -> Span:
+    return Span(0, length, torch.ones(length))
 
 
 def strip(values: Tensor, tile: Tile, camera: CASSI) -> Tensor:

@@ -26,15 +26,18 @@ RADIUS = 7
     tile=st.integers(8, 120),
     halo=st.integers(0, 40),
     share=st.floats(0, 1),
+    align=st.sampled_from([1, 7, 16]),
 )
 def test_every_pixel_gets_weights_that_sum_to_one(
-    length: int, tile: int, halo: int, share: float
+    length: int, tile: int, halo: int, share: float, align: int
 ) -> None:
-    tiling = Tiling(tile, halo, int(2 * halo * share))
+    tiling = Tiling(tile, halo, int(2 * halo * share), align)
     total = torch.zeros(length)
     for span in spans(length, tiling):
         assert 0 <= span.first < span.last <= length
-        assert span.last - span.first <= tile + 2 * halo
+        assert span.last - span.first <= tile + 2 * (halo + align - 1)
+        assert span.first % align == 0
+        assert span.last % align == 0 or span.last == length
         total[span.first : span.last] += span.weights
         first, last = span.kept
         assert span.first <= first < last <= span.last
@@ -46,6 +49,8 @@ def test_impossible_tilings_are_refused() -> None:
         Tiling(tile=4)
     with pytest.raises(ConfigError, match="at most twice the halo"):
         Tiling(tile=64, halo=4, blend=9)
+    with pytest.raises(ConfigError, match="aligned"):
+        Tiling(align=0)
 
 
 def _model(name: str = "srn+", bands: int = 5) -> Reconstructor:
@@ -75,12 +80,12 @@ def test_tiled_is_whole_when_the_halo_is_long_enough(name: str, camera: CASSI) -
     measurement, mask = _shot(camera)
     with torch.no_grad():
         whole = model(measurement[None], mask, camera)[0]
-    tiling = Tiling(tile=20, halo=RADIUS + 3, blend=6)
+    tiling = Tiling(tile=20, halo=RADIUS + 3, blend=6, align=1)
     assert tiling.exact_radius == RADIUS
     tiled = Engine(model, CPU, "float32", tiling).run(measurement, mask, camera).values
     assert float((tiled - whole).abs().max()) < 2e-5 * float(whole.abs().max())
     # One pixel less of context and they differ: the bound is the network's, not luck.
-    less = Tiling(tile=20, halo=RADIUS + 2, blend=6)
+    less = Tiling(tile=20, halo=RADIUS + 2, blend=6, align=1)
     other = Engine(model, CPU, "float32", less).run(measurement, mask, camera).values
     assert float((other - whole).abs().max()) > 1e-4 * float(whole.abs().max())
 
@@ -93,7 +98,7 @@ def test_a_short_halo_leaves_no_seam() -> None:
         whole = model(measurement[None], mask, camera)[0]
 
     def worst_step(halo: int, blend: int) -> float:
-        tiling = Tiling(tile=32, halo=halo, blend=blend)
+        tiling = Tiling(tile=32, halo=halo, blend=blend, align=1)
         error = Engine(model, CPU, "float32", tiling).run(measurement, mask, camera).values - whole
         return float(error.diff(dim=1)[:, 31].abs().max()) / float(whole.std())
 
@@ -130,7 +135,7 @@ class _Watched(nn.Module):
 def test_the_backbone_never_sees_more_than_a_tile_and_its_halo() -> None:
     camera = CASSI.from_step(5)
     measurement, mask = _shot(camera, (150, 130))
-    engine = Engine(_model(), CPU, "float32", Tiling(tile=40, halo=5, blend=4))
+    engine = Engine(_model(), CPU, "float32", Tiling(tile=40, halo=5, blend=4, align=1))
     watched = _Watched(engine._fast.backbone)
     engine._fast.backbone = watched
     engine.run(measurement, mask, camera)
@@ -142,3 +147,53 @@ def test_strips_lie_along_the_dispersion() -> None:
         camera = CASSI.from_step(5, axis=axis)  # type: ignore[arg-type]  # a plain str here
         for tiles in tiles_by_strip((50, 60), camera, Tiling(tile=20, halo=2, blend=2)):
             assert len({(getattr(t, across).first, getattr(t, across).last) for t in tiles}) == 1
+
+
+class _Halved(nn.Module):
+    """Looks at blocks of eight pixels, as windows and halved resolutions do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        height, width = x.shape[-2:]
+        x = nn.functional.pad(x[:, :5], (0, -width % 8, 0, -height % 8))
+        coarse = nn.functional.avg_pool2d(x, 8)
+        return nn.functional.interpolate(coarse, scale_factor=8.0)[..., :height, :width]
+
+
+def test_blocks_inside_a_backbone_fall_on_the_same_pixels() -> None:
+    camera = CASSI.from_step(5)
+    measurement, mask = _shot(camera, (61, 74))
+    model = _model("srn")
+    model.backbone = _Halved()
+    with torch.no_grad():
+        whole = model(measurement[None], mask, camera)[0]
+
+    def error(align: int) -> float:
+        tiling = Tiling(tile=20, halo=10, blend=4, align=align)
+        tiled = Engine(model, CPU, "float32", tiling).run(measurement, mask, camera).values
+        return float((tiled - whole).abs().max())
+
+    assert error(8) < 1e-5
+    assert error(1) > 1e-2
+
+
+class _Unfolded(nn.Module):
+    """Contains the camera: one gradient step from its input."""
+
+    wants_physics = True
+
+    def forward(self, x: Tensor, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+        return x - 0.1 * camera.adjoint(camera.forward(x, mask) - measurement, mask)
+
+
+@pytest.mark.parametrize("camera", CAMERAS.values(), ids=CAMERAS)
+def test_a_backbone_with_the_camera_inside_gets_whole_strips(camera: CASSI) -> None:
+    measurement, mask = _shot(camera)
+    model = _model("srn")
+    model.backbone = _Unfolded()
+    with torch.no_grad():
+        whole = model(measurement[None], mask, camera)[0]
+    engine = Engine(model, CPU, "float32", Tiling(tile=20, halo=2, blend=2, align=1))
+    found = engine.run(measurement, mask, camera, samples=0)
+    assert torch.allclose(found.values, whole, atol=1e-5)
+    sampled = engine.run(measurement, mask, camera, samples=3, levels=(0.1, 0.9))
+    assert sampled.upper is not None

@@ -1,0 +1,285 @@
+"""Speed and memory of reconstruction with SRN, against the plain network in the same run.
+
+    python benchmarks/reconstruct.py [--json FILE] [--device cpu|cuda|all] [--threads 2] [--quick]
+
+Prints a table and exits with 1 when a target is missed. Needs torch, numpy, scipy and
+safetensors; the start-up row also needs what the command line needs and is left out otherwise.
+
+- a 660×714 snapshot on the CPU: tiles in half precision at least twice as fast as the plain
+  float32 network over the whole frame. What half precision changes is printed beside it
+- the same snapshot on a GPU, from the snapshot in host memory to the cube in host memory: at
+  most 100 ms
+- 2048²: the most memory held beside the cube itself, at most 2.2 times that at 1024² (strips are
+  twice as long, tiles are not; a whole frame would take 4 times as much)
+- start-up: `prismask reconstruct` on a tiny snapshot, from the shell to the written file, at
+  most 4 s
+Rows without a target are there to be seen.
+"""
+
+from __future__ import annotations
+
+import sys
+
+# Run as a script, this folder comes first on the path, and with it a file that has the name of
+# the standard library's `operator`. Without the folder `import operator` means the right one.
+if f"{sys.path[0]}/reconstruct.py" == __file__:
+    sys.path.pop(0)
+
+import argparse
+import importlib.util
+import json
+import platform
+import resource
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from prismask.inference.engine import Engine
+from prismask.inference.single import reconstruct
+from prismask.models.network import Reconstructor
+from prismask.models.registry import create_model
+from prismask.optics.camera import CASSI
+from prismask.scenes.records import Mask, Measurement
+
+SIDE, CAMERA = 660, CASSI.from_step()
+SPEED_TARGET, GPU_TARGET_MS, MEMORY_TARGET, START_TARGET = 2.0, 100.0, 2.2, 4.0
+LARGE = (1024, 2048)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    device: str
+    what: str
+    value: float
+    unit: str
+    target: float | None = None
+    at_least: bool = False
+
+    @property
+    def met(self) -> bool:
+        if self.target is None:
+            return True
+        return self.value >= self.target if self.at_least else self.value <= self.target
+
+
+def network() -> Reconstructor:
+    return create_model("srn", mask_posterior="gst", seed=0).eval()
+
+
+def shot(side: int) -> tuple[Tensor, Tensor]:
+    """A snapshot `(H, L)` and its mask `(1, 1, H, W)`."""
+    generator = torch.Generator().manual_seed(0)
+    mask = torch.rand(1, 1, side, side, generator=generator)
+    return CAMERA.throughput(mask)[0] * 0.3, mask
+
+
+def timed(call: Callable[[], object], device: str, rounds: int, warm: int = 1) -> float:
+    """Median seconds of a call, the device's queue drained before and after."""
+    found = []
+    for number in range(warm + rounds):
+        if device == "cuda":
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        call()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        if number >= warm:
+            found.append(time.perf_counter() - start)
+    return statistics.median(found)
+
+
+# --- one real-sized snapshot ---------------------------------------------------------------------
+
+
+def cpu_rows(rounds: int) -> Iterator[Row]:
+    model, (snapshot, mask) = network(), shot(SIDE)
+    engine = Engine(model, torch.device("cpu"), "half")
+
+    def plain() -> Tensor:
+        with torch.inference_mode():
+            cube: Tensor = model(snapshot[None], mask, CAMERA)
+        return cube
+
+    def fast() -> Tensor:
+        return engine.run(snapshot, mask, CAMERA).values
+
+    # In turn, so that a slow moment of the machine hits both.
+    pairs = [(timed(plain, "cpu", 1, 0), timed(fast, "cpu", 1, 0)) for _ in range(rounds + 1)][1:]
+    slow, quick = (statistics.median(times) for times in zip(*pairs, strict=True))
+    change = fast() - plain()[0]
+    yield Row("cpu", "plain float32 network, whole frame", slow, "s")
+    yield Row("cpu", f"tiles in {str(engine._fast.dtype).removeprefix('torch.')}", quick, "s")
+    yield Row("cpu", "times as fast", slow / quick, "times", SPEED_TARGET, at_least=True)
+    relative = float(change.square().mean().sqrt() / plain().std())
+    yield Row("cpu", "what half precision and tiles change, rms", 100 * relative, "%")
+    yield from whole_rows("cpu", 1, model, snapshot, mask)
+
+
+def cuda_rows(rounds: int) -> Iterator[Row]:
+    model, (snapshot, mask) = network(), shot(SIDE)
+    engine = Engine(model, torch.device("cuda"), "half")
+    taken = timed(lambda: engine.run(snapshot, mask, CAMERA), "cuda", rounds, 5)
+    yield Row("cuda", "660×714 snapshot to cube, host to host", 1000 * taken, "ms", GPU_TARGET_MS)
+    plain = model.to("cuda")
+    on_gpu = snapshot[None].to("cuda"), mask.to("cuda")
+
+    @torch.inference_mode()
+    def whole() -> Tensor:
+        cube: Tensor = plain(*on_gpu, CAMERA)
+        return cube
+
+    yield Row("cuda", "plain float32 network alone", 1000 * timed(whole, "cuda", rounds, 5), "ms")
+    yield from whole_rows("cuda", rounds, network(), snapshot, mask)
+
+
+def whole_rows(
+    device: str, rounds: int, model: Reconstructor, snapshot: Tensor, mask: Tensor
+) -> Iterator[Row]:
+    """Everything a person waits for: loading the network, all checks, the cube as a record."""
+    records = Measurement(snapshot.numpy()), Mask(mask[0, 0].numpy())
+
+    def everything() -> object:
+        return reconstruct(*records, CAMERA, model=model, device=device, precision="half")
+
+    yield Row(device, "with checks and self-check", timed(everything, device, rounds), "s")
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+def memory_rows(device: str) -> Iterator[Row]:
+    held = []
+    for side in LARGE:
+        if device == "cpu":
+            command = [sys.executable, __file__, "--measure-memory", str(side)]
+            command += ["--threads", str(torch.get_num_threads())]
+            held.append(float(subprocess.run(command, check=True, capture_output=True).stdout))
+        else:
+            held.append(cuda_memory(side))
+        yield Row(device, f"{side}², memory beside the cube", held[-1] / 1e6, "MB")
+    what = f"{LARGE[1]}² against {LARGE[0]}²"
+    yield Row(device, what, held[1] / held[0], "times", MEMORY_TARGET)
+
+
+def cpu_memory(side: int) -> float:
+    """Runs alone in a fresh process: the high-water mark cannot be somebody else's."""
+    snapshot, mask = shot(side)
+    # Memory does not ask how deep a network is; a shallow one makes this quick.
+    engine = Engine(create_model("srn", seed=0, blocks=1).eval(), torch.device("cpu"), "half")
+    engine.run(*shot(64), CAMERA)  # brings in what torch loads late
+    before = resident("VmRSS")
+    cube = engine.run(snapshot, mask, CAMERA).values
+    return resident("VmHWM") - before - cube.numel() * 4
+
+
+def cuda_memory(side: int) -> float:
+    snapshot, mask = shot(side)
+    engine = Engine(network(), torch.device("cuda"), "half")
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    cube = engine.run(snapshot, mask, CAMERA).values
+    return torch.cuda.max_memory_allocated() - before - cube.numel() * 4
+
+
+def resident(name: str) -> int:
+    """Bytes from Linux's page about this process; elsewhere the most so far."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith(f"{name}:"):
+                return int(line.split()[1]) * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+# --- start-up ------------------------------------------------------------------------------------
+
+
+def start_rows(rounds: int) -> Iterator[Row]:
+    needed = ("cyclopts", "h5netcdf", "xarray", "PIL", "colour")
+    if any(importlib.util.find_spec(name) is None for name in needed):
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        snapshot, mask = shot(32)
+        np.save(f"{folder}/measurement.npy", snapshot.numpy())
+        np.save(f"{folder}/mask.npy", mask[0, 0].numpy())
+        command = [sys.executable, "-m", "prismask", "reconstruct", f"{folder}/measurement.npy",
+                   "--mask", f"{folder}/mask.npy", "-o", f"{folder}/cube.nc", "--overwrite",
+                   "--iterations", "1"]  # fmt: skip
+
+        def call() -> object:
+            return subprocess.run(command, check=True, capture_output=True)
+
+        taken = timed(call, "cpu", rounds)
+    yield Row("cpu", "the command on a tiny snapshot", taken, "s", START_TARGET)
+
+
+# --- the report ----------------------------------------------------------------------------------
+
+
+def table(rows: list[Row]) -> str:
+    lines = [f"{'device':<7} {'what':<46} {'value':>9} {'unit':<7} {'target':>7}"]
+    for row in rows:
+        sign = "≥" if row.at_least else "≤"
+        target = "" if row.target is None else f"{sign} {row.target:g}"
+        verdict = "" if row.target is None else ("  met" if row.met else "  MISSED")
+        line = f"{row.device:<7} {row.what:<46} {row.value:>9.3f} {row.unit:<7} {target:>7}"
+        lines.append(line + verdict)
+    return "\n".join(lines)
+
+
+def machine() -> dict[str, str | int]:
+    return {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpu_threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", type=Path, help="write the rows to this file as well")
+    parser.add_argument("--device", choices=("cpu", "cuda", "all"), default="all")
+    parser.add_argument("--threads", type=int, default=2, help="CPU threads of torch")
+    parser.add_argument("--quick", action="store_true", help="one round, no memory rows")
+    parser.add_argument("--measure-memory", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    if options.measure_memory:
+        print(cpu_memory(options.measure_memory))
+        return 0
+    has_gpu = torch.cuda.is_available()
+    if options.device == "cuda" and not has_gpu:
+        parser.error("no CUDA device here; leave --device out to measure the CPU")
+    rows: list[Row] = []
+    if options.device in ("cpu", "all"):
+        rows += cpu_rows(1 if options.quick else 3)
+        rows += [] if options.quick else memory_rows("cpu")
+        rows += start_rows(1 if options.quick else 3)
+    if has_gpu and options.device in ("cuda", "all"):
+        rows += cuda_rows(10)
+        rows += memory_rows("cuda")
+    facts = machine()
+    print("  ".join(f"{name}: {fact}" for name, fact in facts.items()))
+    print(table(rows))
+    if options.json:
+        listed = [{**asdict(row), "met": row.met} for row in rows]
+        options.json.write_text(json.dumps({"machine": facts, "rows": listed}, indent=1) + "\n")
+    return 0 if all(row.met for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
