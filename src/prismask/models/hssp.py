@@ -39,7 +39,7 @@ class SpatialSpectralPrior(nn.Module):
 
 @register("hssp", paper="Wang et al. 2019, HSSP", inputs=("backprojection",))
 class HSSP(Unfolded):
-    """Unfolded splitting with a spatial and spectral prior; 0.30 M parameters at 28 bands."""
+    """Unfolded splitting with a spatial and spectral prior in each step."""
 
     def __init__(self, planes: int, bands: int, width: int = 64, stages: int = 9) -> None:
         super().__init__(planes, bands)

@@ -6,7 +6,7 @@ the frame is a quarter of its size. The refinement adds a residual to the genera
 Size. Published are 62.64 M parameters and 117.98 G multiply-adds. The authors refine one band at
 a time with a narrower U-Net, which would cost 28 passes; that count only holds for one pass over
 all bands, so this refines them together, with the widths 64 … 1024 that meet both numbers
-(62.9 M, 118 G). Attention has eight heads of 32 numbers each instead of one head with eight
+(62.7 M, 118 G). Attention has eight heads of 32 numbers each instead of one head with eight
 times shorter queries: as many operations, and a form that fused attention takes.
 
 Training. The authors train the two stages one after the other, the first with intermediate
@@ -42,10 +42,10 @@ class SelfAttention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """`(B, C, H, W)` → the same."""
         pixels = x.flatten(2).transpose(1, 2)
-        parts = self.to_parts(pixels).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
-        query, key, value = parts  # each (B, heads, HW, D)
+        parts = self.to_parts(pixels).reshape(*pixels.shape[:2], 3, self.heads, -1)
+        query, key, value = parts.permute(2, 0, 3, 1, 4)  # each (B, heads, HW, D)
         attended = F.scaled_dot_product_attention(query, key, value)
-        out = self.project(attended.transpose(1, 2).flatten(2))
+        out: Tensor = self.project(attended.transpose(1, 2).flatten(2))
         return x + out.transpose(1, 2).reshape(x.shape)
 
 
@@ -70,7 +70,7 @@ def conv_unet(
 
 @register("lambda-net", paper="Miao et al. 2019, λ-net", inputs=("unsheared", "mask"))
 class LambdaNet(nn.Module):
-    """Two U-Nets in a row, the first with self-attention; 62.9 M parameters at 28 bands."""
+    """Two U-Nets in a row, the first with self-attention."""
 
     def __init__(self, planes: int, bands: int, width: int = 64) -> None:
         super().__init__()

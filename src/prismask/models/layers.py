@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -29,7 +31,7 @@ class ConvReLU(nn.Module):
 def conv_relus(channels_in: int, channels_out: int, count: int) -> nn.Sequential:
     """`count` convolutions in a row, the first of which changes the channels."""
     widths = [channels_in, *[channels_out] * count]
-    return nn.Sequential(*(ConvReLU(a, b) for a, b in zip(widths, widths[1:], strict=False)))
+    return nn.Sequential(*(ConvReLU(before, after) for before, after in pairwise(widths)))
 
 
 class ChannelNorm(nn.LayerNorm):

@@ -31,13 +31,19 @@ class ChannelAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`(B, H, W, C)` → the same."""
-        parts = self.to_parts(x).unflatten(-1, (3, self.heads, -1)).flatten(1, 2)
+        batch, height, width, _ = x.shape
+        parts = self.to_parts(x).reshape(batch, height * width, 3, self.heads, -1)
         query, key, value = parts.permute(2, 0, 3, 4, 1)  # each (B, heads, D, HW)
-        # Planes of norm one: their products stay in [−1, 1], which half precision can hold.
-        query, key = F.normalize(query, dim=-1), F.normalize(key, dim=-1)
-        attended = attend_few(query.to(value.dtype), key.to(value.dtype), value, self.sharpness)
+        attended = attend_few(_unit(query), _unit(key), value, self.sharpness)
         out: Tensor = self.project(attended.permute(0, 3, 1, 2).reshape(x.shape))
         return out
+
+
+def _unit(planes: Tensor) -> Tensor:
+    """Planes of norm one: their products stay in [−1, 1], which half precision can hold."""
+    norm = torch.linalg.vector_norm(planes, dim=-1, keepdim=True, dtype=torch.float32)
+    unit: Tensor = planes * norm.clamp_min(1e-6).reciprocal().to(planes.dtype)
+    return unit
 
 
 class Neighbours(nn.Module):
@@ -50,7 +56,7 @@ class Neighbours(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """`(B, H, W, C)` → the same."""
-        out = self.second(F.gelu(self.first(x.permute(0, 3, 1, 2))))
+        out: Tensor = self.second(F.gelu(self.first(x.permute(0, 3, 1, 2))))
         return out.permute(0, 2, 3, 1)
 
 

@@ -91,7 +91,9 @@ class WindowAttention(nn.Module):
         more = -(self.width // self.heads) % ALIGNMENT if uses_tensor_cores(x) else 0
         parts = F.linear(x, *self._padded_parts(more)).chunk(3, dim=-1)
         query, key, value = (to_windows(part, self.window, self.heads) for part in parts)
-        attended = from_windows(self._attend(query, key, value, size), self.window, self.heads, size)
+        attended = from_windows(
+            self._attend(query, key, value, size), self.window, self.heads, size
+        )
         out = F.linear(attended, self._padded_projection(more), self.project.bias)
         return torch.roll(out, (self.shift, self.shift), (1, 2)) if self.shift else out
 

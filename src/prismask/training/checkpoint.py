@@ -1,7 +1,7 @@
 """Exact checkpoints: a run killed at any moment goes on as if it had not been.
 
-One safetensors file, written beside and renamed, so there is always a whole one. It holds both
-networks, both optimisers, the average and the counters; random numbers need no entry because
+One safetensors file, written beside and renamed, so there is always a whole one. It holds the
+networks, their optimisers, the average and the counters; random numbers need no entry because
 they depend on the seed and the step alone.
 """
 
@@ -37,6 +37,9 @@ def save_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
     tensors |= _optimiser_tensors("theta", state.theta, state.model.backbone)
     if state.phi is not None:
         tensors |= _optimiser_tensors("phi", state.phi, state.model.posterior)
+    if (adversary := state.adversary) is not None:
+        tensors |= {f"judge/{k}": v for k, v in adversary.network.state_dict().items()}
+        tensors |= _optimiser_tensors("against", adversary.optimiser, adversary.network)
     tensors = {name: value.cpu().contiguous() for name, value in tensors.items()}
     if config.output.compact:
         tensors = {name: _compact(name, value) for name, value in tensors.items()}
@@ -69,6 +72,9 @@ def load_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
     _fill_optimiser("theta", state.theta, state.model.backbone, tensors)
     if state.phi is not None:
         _fill_optimiser("phi", state.phi, state.model.posterior, tensors)
+    if (adversary := state.adversary) is not None:
+        adversary.network.load_state_dict(_part(tensors, "judge/"))
+        _fill_optimiser("against", adversary.optimiser, adversary.network, tensors)
     state.step = int(facts["step"])
     state.seconds = float(facts["seconds"])
     state.best_score = float(facts["best_score"])
@@ -117,5 +123,5 @@ def _fill_optimiser(
 
 
 def _compact(name: str, value: Tensor) -> Tensor:
-    moment = name.startswith(("theta/", "phi/")) and not name.endswith("/step")
+    moment = name.startswith(("theta/", "phi/", "against/")) and not name.endswith("/step")
     return value.to(torch.bfloat16) if moment else value

@@ -17,6 +17,7 @@ from prismask.checks import choose, nearest
 from prismask.errors import ConfigError, DataMissingError
 from prismask.models.posterior import PosteriorConfig
 from prismask.scenes.defaults import BANDS, SIZE, STEP
+from prismask.training.losses import KINDS
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,9 @@ class LossConfig:
     """ℓ and the entropy term of L."""
 
     kind: str = "l2"
-    """"l2": squared error (the paper); "rmse": its root, sample by sample."""
+    """"l2": squared error (the paper); "rmse": its root, sample by sample; "l1": absolute error."""
+    adversarial: float = 0.0
+    """Weight of a discriminator's opinion in θ's loss (λ-net: 0.01); 0: no discriminator."""
     beta: float = 1e-5
     """Weight β of the entropy term in φ-phases."""
     entropy_sign: str = "paper"
@@ -183,7 +186,7 @@ class TrainConfig:
         choose(self.data.source, ("cave", "synthetic"), "data.source")
         choose(self.masks.source, ("train", "single", "fabricated"), "masks.source")
         choose(self.masks.per, ("batch", "sample"), "masks.per")
-        choose(self.loss.kind, ("l2", "rmse"), "loss.kind")
+        choose(self.loss.kind, KINDS, "loss.kind")
         choose(self.loss.entropy_sign, ("elbo", "paper"), "loss.entropy_sign")
         choose(self.schedule.mode, ("bilevel", "joint", "plain"), "schedule.mode")
         choose(self.speed.precision, ("auto", "float32", "bf16"), "speed.precision")
@@ -199,6 +202,8 @@ class TrainConfig:
                 f"posterior.kind {self.posterior.kind!r} needs schedule.mode 'bilevel' or 'joint'; "
                 "'plain' would leave it untrained."
             )
+        if self.loss.adversarial < 0:
+            raise ConfigError(f"loss.adversarial {self.loss.adversarial:g} must not be negative.")
         if min(self.schedule.batch, self.schedule.epoch_crops, self.data.crop) < 1:
             raise ConfigError("batch, epoch_crops and crop must be at least 1.")
         parse_budget(self.schedule.budget)

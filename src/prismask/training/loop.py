@@ -29,7 +29,7 @@ from prismask.training.batches import Batch, BatchMaker
 from prismask.training.checkpoint import save_checkpoint
 from prismask.training.config import TrainConfig, parse_budget
 from prismask.training.distributed import World, agree, average_gradients, mean_over_world
-from prismask.training.losses import reconstruction_loss
+from prismask.training.losses import as_squared_error, reconstruction_loss
 from prismask.training.schedule import Phase, phase_of_epoch, rate_factor, steps_per_epoch
 from prismask.training.state import (
     TrainState,
@@ -117,19 +117,34 @@ class Stepper:
         batch = batches.make(self.state.step)
         with torch.autocast(self.run.device.type, torch.bfloat16, enabled=self.half):
             mask, mask_std = self._shown_mask(batch, batches, phase)
-            loss = self.loss_of(batch.measurement, mask, batch.cube)
-        total = loss
+            estimate, loss = self.loss_of(batch.measurement, mask, batch.cube)
+        total = loss + self._objection(estimate, batch, phase)
         if phase == "phi" and mask_std is not None:
             settings = self.run.config.loss
-            total = loss + entropy_term(mask_std, settings.beta, settings.entropy_sign)  # type: ignore[arg-type]
+            total = total + entropy_term(mask_std, settings.beta, settings.entropy_sign)  # type: ignore[arg-type]
         if self.state.step % self.check_every == 0:
             self._check(loss, batches)
         self._learn(total, phase)
+        self._teach_adversary(estimate, batch, phase)
         return {"loss": loss.detach(), **_range_of(mask_std)}
 
-    def _loss_of(self, measurement: Tensor, mask: Tensor, cube: Tensor) -> Tensor:
+    def _loss_of(self, measurement: Tensor, mask: Tensor, cube: Tensor) -> tuple[Tensor, Tensor]:
         estimate = self.state.model.reconstruct(measurement, mask, self.run.camera)
-        return reconstruction_loss(estimate, cube, self.run.config.loss.kind)
+        return estimate, reconstruction_loss(estimate, cube, self.run.config.loss.kind)
+
+    def _objection(self, estimate: Tensor, batch: Batch, phase: Phase) -> Tensor | float:
+        """What an adversary adds to θ's loss; nothing where there is none."""
+        adversary = self.state.adversary
+        if adversary is None or phase == "phi":
+            return 0.0
+        objection = adversary.objection(estimate, batch.measurement, self.run.camera)
+        return self.run.config.loss.adversarial * objection
+
+    def _teach_adversary(self, estimate: Tensor, batch: Batch, phase: Phase) -> None:
+        adversary = self.state.adversary
+        if adversary is not None and phase != "phi":
+            seen = (batch.measurement, self.run.camera)
+            adversary.learn(estimate.detach(), batch.cube, *seen, self.run.world)
 
     def _mask_std_of(self, mask: Tensor, learned: bool) -> Tensor:
         # A compiled function does not notice that its weights were frozen; the flag tells it.
@@ -183,11 +198,11 @@ class Stepper:
         )
 
 
-def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(function, dynamic=False)
 
 
-def _as_it_is(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
@@ -230,7 +245,7 @@ def _log(
     per_epoch: int,
 ) -> None:
     loss = float(mean_over_world(seen["loss"].clone(), run.world))
-    mse = loss**2 if run.config.loss.kind == "rmse" else loss
+    mse = as_squared_error(loss, run.config.loss.kind)
     progress = clock.progress(per_epoch)
     line = {
         "event": "step",

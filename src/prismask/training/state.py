@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from prismask.models.network import Reconstructor
+from prismask.training.adversary import Adversary
+from prismask.training.batches import seed_of
 from prismask.training.config import TrainConfig
 from prismask.training.schedule import Phase
 
@@ -24,6 +26,8 @@ class TrainState:
     """Optimiser of the variance network, if there is one to train."""
     average: dict[str, Tensor] | None
     """Exponential average of θ, if asked for."""
+    adversary: Adversary | None = None
+    """The discriminator θ is trained against, if asked for."""
     step: int = 0
     """Steps done; also the only thing the random numbers depend on."""
     seconds: float = 0.0
@@ -45,7 +49,11 @@ def new_state(model: Reconstructor, config: TrainConfig) -> TrainState:
     average = None
     if config.speed.ema > 0:
         average = {n: p.detach().clone() for n, p in model.backbone.named_parameters()}
-    return TrainState(model, theta, phi, average)
+    adversary = None
+    if config.loss.adversarial > 0:
+        seed, device = seed_of(config.seed, "adversary"), next(model.parameters()).device
+        adversary = Adversary(model.bands, schedule.theta_rate, seed, device)
+    return TrainState(model, theta, phi, average, adversary)
 
 
 def set_phase(state: TrainState, phase: Phase) -> None:
@@ -55,10 +63,12 @@ def set_phase(state: TrainState, phase: Phase) -> None:
 
 
 def set_rates(state: TrainState, config: TrainConfig, factor: float) -> None:
-    """Both learning rates, scaled alike."""
+    """All learning rates, scaled alike."""
+    against = None if state.adversary is None else state.adversary.optimiser
     for optimiser, rate in (
         (state.theta, config.schedule.theta_rate),
         (state.phi, config.schedule.phi_rate),
+        (against, config.schedule.theta_rate),
     ):
         if optimiser is not None:
             for group in optimiser.param_groups:

@@ -73,7 +73,7 @@ def test_one_seed_one_network() -> None:
 def test_wrong_names_and_bands() -> None:
     assert "srn+" in list_models()
     with pytest.raises(ConfigError, match="Did you mean 'srn'"):
-        create_model("snr")
+        create_model("srm")
     with pytest.raises(ConfigError, match="does not take these options"):
         create_model("srn", depth=3)
     with pytest.raises(ConfigError, match="network input"):
