@@ -163,7 +163,8 @@ def _tied_means(squares: Tensor, uncertainty: Tensor) -> Tensor:
         uncertainty[order], return_inverse=True, return_counts=True
     )
     sums = torch.zeros(len(counts), dtype=torch.float64).index_add_(0, place, squares[order])
-    return (sums / counts)[place]
+    shared: Tensor = (sums / counts)[place]
+    return shared
 
 
 def mean_curve(found: Sequence[Sparsification]) -> Sparsification:
@@ -208,8 +209,8 @@ class Calibration:
             for level in self.levels
         }
         self.reliability.add(error, std)
-        pixel = [part.double().square().mean(0).sqrt() for part in (error, std)]
-        self.sparsifications[scene] = sparsify(*pixel)
+        by_pixel = [part.double().square().mean(0).sqrt() for part in (error, std)]
+        self.sparsifications[scene] = sparsify(by_pixel[0], by_pixel[1])
 
     def to_record(self, draws: int | None = None) -> dict[str, Any]:
         """Numbers and curves; `draws` is what the std was made of, where it was made of draws."""

@@ -33,8 +33,9 @@ def maps_figure(maps: Mapping[str, Mapping[str, Values]]) -> bytes:
                 axes = panels[row, column]
                 bare(axes)
                 if title in found:
-                    shown = axes.imshow(100 * np.maximum(found[title], 1e-12), cmap=ERROR_COLOURS,
-                                        norm=LogNorm(low, top), interpolation="nearest")  # fmt: skip
+                    percent = 100 * np.maximum(found[title], 1e-12)
+                    shown = axes.imshow(percent, cmap=ERROR_COLOURS, norm=LogNorm(low, top),
+                                        interpolation="nearest")  # fmt: skip
                 else:
                     axes.text(0.5, 0.5, "none", ha="center", color=FAINT, transform=axes.transAxes)
                 if row == 0:

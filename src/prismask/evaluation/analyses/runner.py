@@ -20,6 +20,7 @@ from prismask.evaluation.analyses.store import (
     FIGURES,
     FORMAT,
     TRUTH,
+    plain,
     refuse_used,
     safe_name,
     write_arrays,
@@ -90,8 +91,8 @@ def analyse(
     )  # fmt: skip
     plan = plan_evaluation(models, settings, data, split, scenes, mask_sources, groups, camera)
     folder.mkdir(parents=True, exist_ok=True)
-    record = _Analysis(plan, folder, samples, progress).run()
-    record["training"] = _training(models)
+    record: dict[str, Any] = _Analysis(plan, folder, samples, progress).run()
+    record = plain({**record, "training": _training(models)})
     write_record(folder, record)
     if figures:
         _draw(folder, record)
@@ -124,7 +125,13 @@ class _Analysis:
                 name: self._group(label, method, group, place)
                 for name, group in work.groups.items()
             }
-            models[label] = {**facts[label], "groups": found}
+            trained = work.contenders[label].record
+            models[label] = {
+                **facts[label],
+                "training_seconds": trained.get("seconds"),
+                "training_device": trained.get("device"),
+                "groups": found,
+            }
         return {
             "format": FORMAT,
             "protocol": self.plan.protocol,

@@ -65,8 +65,8 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]] | None:
 
 
 def write_record(folder: Path, record: Mapping[str, Any]) -> None:
-    """Put analysis.json in place; numbers that are none become null."""
-    text = json.dumps(plain(record), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    """Put analysis.json in place."""
+    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     with write_beside(folder / RECORD, overwrite=True) as beside:
         beside.write_text(text, encoding="utf-8")
 
