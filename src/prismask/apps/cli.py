@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, Parameter
 
 from prismask import __version__
+from prismask.apps.analyse import analyse
 from prismask.apps.calibrate import calibrate
 from prismask.apps.convert import convert
 from prismask.apps.demo import demo
@@ -22,9 +23,12 @@ from prismask.apps.info import info
 from prismask.apps.models import models
 from prismask.apps.reconstruct import reconstruct
 from prismask.apps.render import render
+from prismask.apps.report import report
+from prismask.apps.serve import serve
 from prismask.apps.simulate import simulate
 from prismask.apps.terminal import complain
 from prismask.apps.train import train
+from prismask.apps.view import view
 from prismask.errors import PrismaskError
 
 WRONG_INPUT = 2
@@ -41,10 +45,11 @@ app = App(
 )
 
 for command in (
-    demo, info, simulate, reconstruct, models, calibrate, render, evaluate_pair, convert,
+    demo, info, simulate, reconstruct, view, serve, models, calibrate, render, evaluate_pair,
+    convert, report,
 ):  # fmt: skip
     app.command(command)
-for scoring in (train, evaluate, stress):
+for scoring in (train, evaluate, stress, analyse):
     # Flags that are off by default need no second name that turns them off.
     app.command(scoring, default_parameter=Parameter(negative=()))
 

@@ -1,0 +1,203 @@
+"""Jobs: a queue with a bound, one worker process, an end for each job, and then none of it left."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import shutil
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from prismask.apps.web.limits import Limits
+from prismask.apps.web.process import CancelledError, KillableProcess
+from prismask.apps.web.results import Result, ResultStore
+from prismask.apps.web.work import CUBE, MASK, SNAPSHOT, Order, reconstruct
+from prismask.errors import DataMissingError, PrismaskError
+
+State = Literal["waiting", "running", "done", "failed", "cancelled"]
+ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
+LONGEST_SWEEP_PAUSE = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+class QueueFullError(PrismaskError, RuntimeError):
+    """No further job is taken at the moment."""
+
+
+@dataclass(eq=False)
+class Job:
+    """One reconstruction that somebody asked for."""
+
+    name: str
+    folder: Path
+    order: Order
+    id: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    state: State = "waiting"
+    done: int = 0
+    total: int = 0
+    message: str = ""
+    findings: list[str] = field(default_factory=list)
+    result: str | None = None
+    started: float | None = None
+    ended: float | None = None
+    is_cancelled: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """How long it has been running, or ran."""
+        if self.started is None:
+            return 0.0
+        return (self.ended or time.monotonic()) - self.started
+
+
+class JobQueue:
+    """Takes jobs, does one after the other in a process, and forgets them after a while."""
+
+    def __init__(self, limits: Limits, store: ResultStore, root: Path) -> None:
+        self._limits = limits
+        self._store = store
+        self._root = root
+        self._worker = KillableProcess("worker", root)
+        self._changed = threading.Condition()
+        self._waiting: deque[Job] = deque()
+        self._jobs: dict[str, Job] = {}
+        self._closed = False
+        self._threads = [
+            threading.Thread(target=target, name=f"prismask-{target.__name__}", daemon=True)
+            for target in (self._run, self._sweep)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def new_folder(self) -> Path:
+        """An empty folder that only this server can read."""
+        folder = self._root / secrets.token_urlsafe(16)
+        folder.mkdir(mode=0o700)
+        return folder
+
+    def check_room(self) -> None:
+        """Raise `QueueFullError` where no further job would be taken."""
+        if len(self._waiting) >= self._limits.queue:
+            raise QueueFullError(
+                f"{len(self._waiting)} jobs are waiting, and no more are taken. Try again later."
+            )
+
+    def submit(self, name: str, folder: Path, order: Order) -> Job:
+        """Queue a job whose checked snapshot and mask are in `folder`, which is then ours."""
+        with self._changed:
+            self.check_room()
+            job = Job(name, folder, order)
+            self._jobs[job.id] = job
+            self._waiting.append(job)
+            self._changed.notify_all()
+        return job
+
+    def get(self, key: str) -> Job:
+        """The job with this id; `DataMissingError` where there is none (any more)."""
+        job = self._jobs.get(key)
+        if job is None:
+            raise DataMissingError("there is no such job, or it has been removed since.")
+        return job
+
+    def position(self, job: Job) -> int:
+        """How many are before it."""
+        try:
+            return list(self._waiting).index(job)
+        except ValueError:
+            return 0
+
+    def cancel(self, key: str) -> Job:
+        """Call a job off; one that has ended is removed with its result."""
+        with self._changed:
+            job = self.get(key)
+            job.is_cancelled = True
+            if job in self._waiting:
+                self._waiting.remove(job)
+                self._end(job, "cancelled", "cancelled before it began.")
+            gone = job.state in ENDED and job.result is not None
+        if gone:
+            self._remove(job)
+        return job
+
+    def close(self) -> None:
+        """Stop everything at once."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._worker.close()
+        for thread in self._threads:
+            thread.join(timeout=10)
+
+    # --- the two threads ------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closed:
+                    self._changed.wait()
+                if self._closed:
+                    return
+                job = self._waiting.popleft()
+                job.state, job.started = "running", time.monotonic()
+            try:
+                self._do(job)
+            except CancelledError:
+                self._end(job, "cancelled", "cancelled.")
+            except PrismaskError as problem:
+                text = str(problem).replace(f"{job.folder}/", "").replace(str(job.folder), "")
+                self._end(job, "failed", text)
+            except Exception as problem:
+                _log.exception("a job failed")
+                self._end(job, "failed", f"it could not be done ({type(problem).__name__}).")
+
+    def _do(self, job: Job) -> None:
+        from prismask.scenes.files import load_cube, load_mask, load_measurement
+
+        def report(done: int, total: int) -> None:
+            job.done, job.total = done, total
+
+        answer = self._worker.call(
+            reconstruct,
+            (str(job.folder), job.order, self._limits.cube_values),
+            self._limits.seconds,
+            report,
+            lambda: job.is_cancelled,
+        )
+        result = Result(
+            job.name,
+            load_cube(job.folder / CUBE),
+            snapshot=load_measurement(job.folder / SNAPSHOT),
+            mask=load_mask(job.folder / MASK),
+        )
+        self._store.add(result)
+        job.result, job.findings = result.id, list(answer["findings"])
+        self._end(job, "done", str(answer["residual"]))
+        if job.is_cancelled:  # somebody gave it up in the very moment it was finished
+            self._remove(job)
+
+    def _end(self, job: Job, state: State, message: str) -> None:
+        # The result is in memory; what lies in the folder is not needed any more.
+        shutil.rmtree(job.folder, ignore_errors=True)
+        job.message, job.ended = message, time.monotonic()
+        job.state = state
+
+    def _sweep(self) -> None:
+        pause = min(LONGEST_SWEEP_PAUSE, self._limits.keep_seconds / 4)
+        while True:
+            with self._changed:
+                if self._closed or (self._changed.wait_for(lambda: self._closed, pause)):
+                    return
+            now = time.monotonic()
+            for job in list(self._jobs.values()):
+                if job.ended is not None and now - job.ended > self._limits.keep_seconds:
+                    self._remove(job)
+
+    def _remove(self, job: Job) -> None:
+        self._jobs.pop(job.id, None)
+        if job.result is not None:
+            self._store.remove(job.result)

@@ -1,0 +1,77 @@
+"""Listening on an address, until somebody says stop."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+
+from prismask.apps.terminal import remark, say
+from prismask.apps.web.app import create_app
+from prismask.apps.web.guards import LOOPBACK
+from prismask.apps.web.site import Site
+from prismask.errors import ConfigError
+
+KEEP_ALIVE_SECONDS = 30
+
+
+def run_site(site: Site, host: str, port: int, open_browser: bool) -> None:
+    """Serve `site` until Ctrl-C; says the address first."""
+    import uvicorn
+
+    try:
+        listening = listen(host, port)
+        address = address_of(listening, host)
+        local = host in LOOPBACK
+        if not local:
+            remark(f"anybody who can reach {host} can use this page; it asks for no password.")
+        say(f"Prismask is at {address} (Ctrl-C stops it)")
+        sys.stdout.flush()
+        if open_browser:
+            _open(address)
+        config = uvicorn.Config(
+            create_app(site, LOOPBACK if local else None),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=2,
+        )
+        # Uvicorn passes Ctrl-C on after it has shut down; for us that is the normal end.
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run(sockets=[listening])
+    finally:
+        site.close()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes any that is free."""
+    if not 0 <= port < 65536:
+        raise ConfigError(f"--port is {port}; ports run from 0 (any free one) to 65535.")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=512)
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
+        raise ConfigError(
+            f"cannot listen on {host} port {port}: {reason}. Give another --port, or 0 for any "
+            "free one."
+        ) from problem
+
+
+def address_of(listening: socket.socket, host: str) -> str:
+    """The address to type into a browser."""
+    port = listening.getsockname()[1]
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def _open(address: str) -> None:
+    import webbrowser
+
+    # Without a screen Python would start a text browser in this very terminal.
+    has_screen = sys.platform in ("darwin", "win32") or any(
+        os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY")
+    )
+    if has_screen:
+        webbrowser.open(address)

@@ -1,0 +1,284 @@
+// Pictures side by side with one zoom and one place for all of them.
+
+export class Panels {
+  constructor(place, facts, handlers) {
+    this.facts = facts;
+    this.handlers = handlers; // pick(region), pin()
+    this.tool = "pick";
+    this.zoom = 1; // 1 shows the whole width of the cube
+    this.centre = [facts.width / 2, facts.height / 2];
+    this.cross = [Math.floor(facts.width / 2), Math.floor(facts.height / 2)];
+    this.hasCross = false;
+    this.marks = []; // {region, colour}
+    this.rubber = null;
+    this.pointers = new Map();
+    this.list = facts.layers.map((layer) => this.#add(place, layer));
+    new ResizeObserver(() => this.draw()).observe(place);
+  }
+
+  setTool(tool) {
+    this.tool = tool;
+    for (const panel of this.list) panel.canvas.className = tool === "pick" ? "picking" : "moving";
+  }
+
+  setImage(name, url, overlay = null) {
+    const panel = this.list.find((one) => one.layer.name === name);
+    panel.wanted = url;
+    const arrived = [load(url), overlay ? load(overlay) : null];
+    return Promise.all(arrived).then(([image, over]) => {
+      if (panel.wanted !== url) return; // a later band has been asked for since
+      panel.image = image;
+      panel.over = over;
+      this.draw();
+    }).catch(() => {});
+  }
+
+  zoomBy(factor, at = this.centre) {
+    const zoom = Math.min(64, Math.max(0.5, this.zoom * factor));
+    const share = this.zoom / zoom;
+    this.centre = this.centre.map((c, k) => at[k] + (c - at[k]) * share);
+    this.zoom = zoom;
+    this.#bound();
+    this.draw();
+  }
+
+  showWhole() {
+    this.zoom = 1;
+    this.centre = [this.facts.width / 2, this.facts.height / 2];
+    this.draw();
+  }
+
+  draw() {
+    if (this.planned) return;
+    this.planned = true;
+    requestAnimationFrame(() => {
+      this.planned = false;
+      for (const panel of this.list) this.#paint(panel);
+    });
+  }
+
+  #add(place, layer) {
+    const figure = document.createElement("figure");
+    figure.className = "card";
+    const caption = document.createElement("figcaption");
+    const title = document.createElement("h2");
+    title.textContent = layer.title;
+    const note = document.createElement("span");
+    note.className = "quiet";
+    caption.append(title, note);
+    const canvas = document.createElement("canvas");
+    canvas.tabIndex = 0;
+    canvas.className = "picking";
+    canvas.id = `panel-${layer.name}`;
+    canvas.setAttribute("role", "application");
+    canvas.setAttribute("aria-label", `${layer.title}: arrows move the cross, Enter shows its spectrum`);
+    figure.append(caption, canvas);
+    if (layer.low !== null && layer.high !== null) figure.append(legend(layer));
+    place.append(figure);
+    const panel = { layer, canvas, note, image: null, over: null, wanted: "" };
+    this.#listen(panel);
+    return panel;
+  }
+
+  #listen(panel) {
+    const canvas = panel.canvas;
+    canvas.addEventListener("pointerdown", (event) => this.#down(panel, event));
+    canvas.addEventListener("pointermove", (event) => this.#moved(panel, event));
+    canvas.addEventListener("pointerup", (event) => this.#up(panel, event));
+    canvas.addEventListener("pointercancel", (event) => {
+      this.pointers.delete(event.pointerId);
+      this.rubber = null;
+      this.draw();
+    });
+    canvas.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      this.zoomBy(Math.exp(-event.deltaY / 400), this.#place(panel, event));
+    }, { passive: false });
+    canvas.addEventListener("keydown", (event) => this.#key(event));
+    canvas.addEventListener("focus", () => { this.hasCross = true; this.draw(); });
+  }
+
+  // Pixels of the screen to those of the cube, for a panel as it is now.
+  #view(panel) {
+    const scale = (panel.canvas.width / this.facts.width) * this.zoom;
+    const left = this.centre[0] - panel.canvas.width / 2 / scale;
+    const top = this.centre[1] - panel.canvas.height / 2 / scale;
+    return { scale, left, top };
+  }
+
+  #place(panel, event) {
+    const box = panel.canvas.getBoundingClientRect();
+    const view = this.#view(panel);
+    const dense = panel.canvas.width / box.width;
+    return [
+      view.left + ((event.clientX - box.left) * dense) / view.scale,
+      view.top + ((event.clientY - box.top) * dense) / view.scale,
+    ];
+  }
+
+  #down(panel, event) {
+    const canvas = panel.canvas;
+    canvas.setPointerCapture(event.pointerId);
+    this.pointers.set(event.pointerId, [event.clientX, event.clientY]);
+    const moves = this.tool === "move" || event.button === 1 || event.shiftKey || this.pointers.size > 1;
+    this.dragging = moves ? "move" : "pick";
+    if (moves) this.rubber = null;
+    else {
+      const at = this.#pixel(this.#place(panel, event));
+      this.rubber = [...at, ...at];
+    }
+    this.draw();
+  }
+
+  #moved(panel, event) {
+    if (!this.pointers.has(event.pointerId)) return;
+    const before = [...this.pointers.values()];
+    const old = this.pointers.get(event.pointerId);
+    this.pointers.set(event.pointerId, [event.clientX, event.clientY]);
+    if (this.dragging === "pick" && this.rubber) {
+      const at = this.#pixel(this.#place(panel, event));
+      this.rubber = [this.rubber[0], this.rubber[1], ...at];
+      this.draw();
+      return;
+    }
+    const view = this.#view(panel);
+    const dense = panel.canvas.width / panel.canvas.getBoundingClientRect().width;
+    const share = 1 / before.length;
+    this.centre[0] -= ((event.clientX - old[0]) * dense * share) / view.scale;
+    this.centre[1] -= ((event.clientY - old[1]) * dense * share) / view.scale;
+    this.#bound();
+    if (before.length === 2) {
+      const after = [...this.pointers.values()];
+      const apart = (p) => Math.hypot(p[0][0] - p[1][0], p[0][1] - p[1][1]);
+      if (apart(before) > 0) this.zoomBy(apart(after) / apart(before));
+    }
+    this.draw();
+  }
+
+  #up(panel, event) {
+    this.pointers.delete(event.pointerId);
+    if (this.dragging === "pick" && this.rubber) {
+      const [a, b, c, d] = this.rubber;
+      this.rubber = null;
+      this.cross = [c, d];
+      this.handlers.pick([Math.min(a, c), Math.min(b, d), Math.max(a, c), Math.max(b, d)]);
+    }
+    this.draw();
+  }
+
+  #key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const far = event.shiftKey ? 10 : 1;
+    const arrows = { ArrowLeft: [-far, 0], ArrowRight: [far, 0], ArrowUp: [0, -far], ArrowDown: [0, far] };
+    const pans = { a: [-1, 0], d: [1, 0], w: [0, -1], s: [0, 1] };
+    const step = this.facts.width / this.zoom / 8;
+    const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
+    if (arrows[key]) {
+      this.cross = this.#pixel(this.cross.map((c, k) => c + arrows[key][k]));
+      this.hasCross = true;
+      this.#follow();
+    } else if (pans[key]) {
+      this.centre = this.centre.map((c, k) => c + pans[key][k] * step);
+      this.#bound();
+    } else if (key === "Enter" || key === " ") this.handlers.pick([...this.cross, ...this.cross]);
+    else if (key === "p") this.handlers.pin();
+    else if (key === "+" || key === "=") this.zoomBy(1.5, this.cross);
+    else if (key === "-") this.zoomBy(1 / 1.5, this.cross);
+    else if (key === "0") this.showWhole();
+    else return;
+    event.preventDefault();
+    this.draw();
+  }
+
+  #follow() {
+    const half = [this.facts.width / this.zoom / 2, this.facts.height / this.zoom / 2];
+    this.centre = this.centre.map((c, k) => Math.min(this.cross[k] + half[k], Math.max(this.cross[k] + 1 - half[k], c)));
+  }
+
+  #bound() {
+    const size = [this.facts.width, this.facts.height];
+    this.centre = this.centre.map((c, k) => Math.min(size[k], Math.max(0, c)));
+  }
+
+  #pixel([x, y]) {
+    const inside = (value, most) => Math.min(most - 1, Math.max(0, Math.floor(value)));
+    return [inside(x, this.facts.width), inside(y, this.facts.height)];
+  }
+
+  #paint(panel) {
+    const { canvas, image, over } = panel;
+    const dense = window.devicePixelRatio || 1;
+    const wide = Math.max(1, Math.round(canvas.clientWidth * dense));
+    const high = Math.max(1, Math.round((wide * this.facts.height) / this.facts.width));
+    if (canvas.width !== wide || canvas.height !== high) {
+      canvas.width = wide;
+      canvas.height = high;
+    }
+    const pen = canvas.getContext("2d");
+    const { scale, left, top } = this.#view(panel);
+    pen.setTransform(1, 0, 0, 1, 0, 0);
+    pen.clearRect(0, 0, wide, high);
+    pen.imageSmoothingEnabled = scale < 1;
+    pen.setTransform(scale, 0, 0, scale, -left * scale, -top * scale);
+    if (image) pen.drawImage(image, 0, 0);
+    if (over) {
+      pen.globalAlpha = 0.6;
+      pen.drawImage(over, 0, 0);
+      pen.globalAlpha = 1;
+    }
+    pen.setTransform(1, 0, 0, 1, 0, 0);
+    const box = ([a, b, c, d], colour) => frame(pen, dense, colour, [
+      (a - left) * scale, (b - top) * scale, (c + 1 - a) * scale, (d + 1 - b) * scale,
+    ]);
+    for (const mark of this.marks) box(mark.region, mark.colour);
+    if (this.rubber) {
+      const [a, b, c, d] = this.rubber;
+      box([Math.min(a, c), Math.min(b, d), Math.max(a, c), Math.max(b, d)], "#ffffff");
+    }
+    if (this.hasCross && document.activeElement === canvas) box([...this.cross, ...this.cross], "#ffff00");
+  }
+}
+
+function frame(pen, dense, colour, [x, y, w, h]) {
+  // A single pixel may be smaller than its frame: give it room.
+  const grow = Math.max(0, (7 * dense - Math.min(w, h)) / 2);
+  const shape = [x - grow, y - grow, w + 2 * grow, h + 2 * grow];
+  pen.lineWidth = 4 * dense;
+  pen.strokeStyle = "#000000a0";
+  pen.strokeRect(...shape);
+  pen.lineWidth = 2 * dense;
+  pen.strokeStyle = colour;
+  pen.strokeRect(...shape);
+}
+
+function legend(layer) {
+  const place = document.createElement("div");
+  const bar = document.createElement("div");
+  bar.className = `legend ${layer.name === "error" ? "diverging" : "heat"}`;
+  const ends = document.createElement("div");
+  ends.className = "row quiet";
+  ends.style.justifyContent = "space-between";
+  for (const value of [layer.low, layer.high]) {
+    const end = document.createElement("span");
+    end.textContent = value.toPrecision(3);
+    ends.append(end);
+  }
+  place.append(bar, ends);
+  return place;
+}
+
+const held = new Map();
+
+function load(url) {
+  if (!held.has(url)) {
+    const image = new Image();
+    image.src = url;
+    held.set(url, image.decode().then(() => image).catch((problem) => {
+      held.delete(url);
+      throw problem;
+    }));
+    // Decoded pictures are large; the browser's own cache has the rest.
+    if (held.size > 80) held.delete(held.keys().next().value);
+  }
+  return held.get(url);
+}

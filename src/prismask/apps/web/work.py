@@ -1,0 +1,83 @@
+"""From two checked files to a cube: runs in the worker process, never in the server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from prismask.apps.web.process import Report
+from prismask.errors import ConfigError
+
+if TYPE_CHECKING:
+    from prismask.inference.settings import Settings
+    from prismask.inference.single import Reconstruction
+
+SNAPSHOT, MASK, CUBE = "snapshot.nc", "mask.nc", "cube.nc"
+"""Names in the folder of a job."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What somebody asked for. Weights are a path of the server's own, never of a visitor's."""
+
+    method: str | None = None
+    model: Path | None = None
+    samples: int = 0
+    iterations: int | None = None
+    level: float = 0.9
+    seed: int = 0
+    bands: int | None = None
+    step: float | None = None
+    wavelengths: tuple[float, ...] | None = None
+    device: str = "auto"
+
+    def settings(self) -> Settings:
+        """As the library takes them; options that contradict each other raise."""
+        from prismask.inference.settings import Settings
+
+        options = () if self.iterations is None else (("iterations", self.iterations),)
+        model = None if self.model is None else str(self.model)
+        return Settings(
+            self.method, model, self.samples, self.level, self.seed, self.device, options=options
+        )
+
+
+def reconstruct(report: Report, folder: str, order: Order, most_values: int) -> dict[str, Any]:
+    """Reconstruct the snapshot in `folder` and write the cube beside it."""
+    from prismask.apps.camera_options import CameraOptions, build_camera
+    from prismask.scenes.files import load_mask, load_measurement, save
+
+    here = Path(folder)
+    measurement, mask = load_measurement(here / SNAPSHOT), load_mask(here / MASK)
+    ready = _ready(order.settings())
+    options = CameraOptions(bands=order.bands, step=order.step)
+    camera = None
+    listed = order.wavelengths
+    if options.describes_dispersion or "camera_offsets_px" in measurement.attrs:
+        bands = None if listed is None else len(listed)
+        camera = build_camera(options, bands, listed, measurement.attrs)
+    camera, _ = ready.camera_for(measurement, mask, camera)
+    count = camera.bands * mask.size[0] * mask.size[1]
+    if count > most_values:
+        raise ConfigError(
+            f"the cube would hold {count:,} values; at most {most_values:,} are made here. Crop "
+            "the snapshot, or use `prismask reconstruct` on your own machine."
+        )
+    cube = ready.run(
+        measurement, mask, camera, listed, lambda done, total, _: report(int(done), int(total))
+    )
+    save(cube, here / CUBE)
+    return {
+        "findings": [str(line) for line in cube.attrs.get("findings", [])],
+        "residual": str(cube.attrs.get("residual", "")),
+    }
+
+
+@lru_cache(maxsize=2)
+def _ready(settings: Settings) -> Reconstruction:
+    """Network and device, prepared once a process."""
+    from prismask.inference.single import Reconstruction
+
+    return Reconstruction(settings)

@@ -1,0 +1,256 @@
+"""The pages in a real browser: upload → progress → result → click → spectrum → download."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_web
+
+from prismask.scenes.files import load_cube, save
+from prismask.scenes.records import Cube
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 740}
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (apt: chromium)"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with api.sync_playwright() as started:
+        flags = ["--no-sandbox"] if os.geteuid() == 0 else []
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=flags)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def shots(tmp_path: Path) -> Path:
+    """Where screenshots go: PRISMASK_SCREENSHOTS, to look at them, else away."""
+    folder = Path(os.environ.get("PRISMASK_SCREENSHOTS", tmp_path / "screenshots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+class Watched:
+    """A page whose faults and foreign requests are noted."""
+
+    def __init__(self, browser: Any, address: str, **options: Any) -> None:
+        self.faults: list[str] = []
+        self.address = address
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.page.on("pageerror", lambda error: self.faults.append(f"error: {error}"))
+        self.page.on("console", self._heard)
+        self.page.on("request", self._asked)
+
+    def _heard(self, message: Any) -> None:
+        if message.type == "error":
+            self.faults.append(f"console: {message.text}")
+
+    def _asked(self, request: Any) -> None:
+        if not request.url.startswith((self.address, "data:", "blob:")):
+            self.faults.append(f"asked for {request.url}")
+
+    def close(self) -> None:
+        self.context.close()
+        assert self.faults == []
+
+
+BRIGHTNESS = """name => {
+    const canvas = document.getElementById(name);
+    const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+    return data.reduce((sum, value) => sum + value, 0) / data.length;
+}"""
+
+
+def bright(page: Any, panel: str) -> float:
+    """Mean of the pixels that a canvas shows."""
+    return float(page.evaluate(BRIGHTNESS, panel))
+
+
+def wait_until_drawn(page: Any, *names: str) -> None:
+    """Wait until every one of these panels shows something."""
+    for name in names:
+        page.wait_for_selector(f"#panel-{name}")
+        page.wait_for_function(f"name => ({BRIGHTNESS})(name) > 5", arg=f"panel-{name}")
+
+
+def curves(page: Any) -> list[dict[str, Any]]:
+    """The lines of the plot that have a name."""
+    script = "() => (document.getElementById('plot').data ?? []).map(t => ({name: t.name, y: t.y}))"
+    return [one for one in page.evaluate(script) if one.get("name")]
+
+
+def has_no_sideways_scroll(page: Any) -> bool:
+    return bool(page.evaluate("() => document.documentElement.scrollWidth <= window.innerWidth"))
+
+
+def test_from_upload_to_download(browser: Any, tmp_path: Path, shots: Path) -> None:
+    tiny_web.write_snapshot(tmp_path, (64, 80))
+    with tiny_web.running(tmp_path, "serve") as (client, _):
+        address = str(client.base_url)
+        seen = Watched(browser, address, viewport=DESKTOP, accept_downloads=True)
+        page = seen.page
+        page.goto(address)
+        page.set_input_files("#snapshot", tmp_path / "snapshot.nc")
+        page.set_input_files("#mask", tmp_path / "mask.nc")
+        page.fill("#iterations", "60")
+        page.screenshot(path=shots / "upload.png", full_page=True)
+        page.click("#go")
+        page.wait_for_selector("text=Reconstructing", timeout=60_000)
+        page.screenshot(path=shots / "progress.png", full_page=True)
+        page.wait_for_url("**/results/*", timeout=60_000)
+        wait_until_drawn(page, "rgb", "band", "snapshot", "mask")
+
+        key = page.url.rsplit("/", 1)[1]
+        box = page.locator("#panel-rgb").bounding_box()
+        page.mouse.click(box["x"] + box["width"] * 10.5 / 80, box["y"] + box["height"] * 20.5 / 64)
+        page.wait_for_function("() => document.getElementById('plot').data?.length > 0")
+        (curve,) = curves(page)
+        assert curve["name"] == "x 10, y 20"
+        with page.expect_download() as caught:
+            page.click("#get-cube")
+        cube = load_cube(caught.value.path())
+        np.testing.assert_allclose(curve["y"], cube.values[:, 20, 10], rtol=1e-6)
+        assert caught.value.suggested_filename == "snapshot-cube.nc"
+
+        page.click("#pin")
+        _drag(page, "#panel-band", (16.5 / 80, 0.2), (32.5 / 80, 0.5))
+        page.wait_for_function(
+            "() => document.getElementById('plot').data.filter(t => t.name).length === 2"
+        )
+        with page.expect_download() as caught:
+            page.click("#get-spectra")
+        table = caught.value.path().read_text().splitlines()
+        assert len(table) == 1 + 28
+        assert table[0].startswith("wavelength_nm,x10-10 y20-20,x16-32 y")
+        with page.expect_download() as caught:
+            page.click("#get-rgb")
+        assert caught.value.path().read_bytes().startswith(b"\x89PNG")
+        page.screenshot(path=shots / "result.png", full_page=True)
+        assert client.get(f"/api/results/{key}").status_code == 200
+        seen.close()
+    assert tiny_web.leftovers(tmp_path) == []
+
+
+def test_cancel_and_a_bad_file_are_told(browser: Any, tmp_path: Path) -> None:
+    tiny_web.write_snapshot(tmp_path, (96, 96))
+    (tmp_path / "bad.npy").write_bytes(b"not an array")
+    with tiny_web.running(tmp_path, "serve") as (client, _):
+        page = browser.new_page()
+        page.goto(str(client.base_url))
+        page.set_input_files("#snapshot", tmp_path / "bad.npy")
+        page.set_input_files("#mask", tmp_path / "mask.nc")
+        page.click("#go")
+        page.wait_for_selector("#message.bad", timeout=30_000)
+        assert "bad.npy starts with 'not an array'" in page.inner_text("#message")
+        page.set_input_files("#snapshot", tmp_path / "snapshot.nc")
+        page.fill("#iterations", "5000")
+        page.click("#go")
+        page.wait_for_selector("text=Reconstructing", timeout=60_000)
+        page.click("#cancel")
+        page.wait_for_selector("#message.bad", timeout=10_000)
+        assert page.inner_text("#message") == "cancelled."
+        assert page.is_enabled("#go")
+        page.close()
+
+
+@pytest.fixture
+def rich_view(tmp_path: Path) -> list[str]:
+    """Words for `prismask view` with everything that can be shown."""
+    scene = tiny_web.write_snapshot(tmp_path, (64, 80))
+    rng = np.random.default_rng(0)
+    std = (0.02 + 0.1 * np.abs(scene.values)).astype(np.float32)
+    guess = np.asarray(scene.values + std * rng.standard_normal(std.shape), dtype=np.float32)
+    cube = Cube(guess, scene.wavelengths, std, guess - 2 * std, guess + 2 * std,
+                {"interval": "90 %", "findings": ["warning: a finding to show"]})  # fmt: skip
+    save(cube, tmp_path / "cube.nc")
+    save(scene, tmp_path / "truth.nc")
+    save(Cube(guess * 0.9, scene.wavelengths), tmp_path / "second.nc")
+    given = {"reference": "truth.nc", "compare": "second.nc", "snapshot": "snapshot.nc",
+             "mask": "mask.nc"}  # fmt: skip
+    options = [word for key, name in given.items() for word in (f"--{key}", str(tmp_path / name))]
+    return ["view", str(tmp_path / "cube.nc"), *options]
+
+
+def test_view_by_keyboard_in_the_dark(
+    browser: Any, tmp_path: Path, rich_view: list[str], shots: Path
+) -> None:
+    with tiny_web.running(tmp_path, *rich_view) as (client, _):
+        address = str(client.base_url)
+        seen = Watched(browser, address, viewport=DESKTOP, color_scheme="dark")
+        page = seen.page
+        page.goto(address)
+        wait_until_drawn(page, "rgb", "band", "uncertainty", "error", "snapshot", "mask")
+        before = page.inner_text("#band-text")
+        page.focus("#band")
+        page.keyboard.press("ArrowRight")
+        assert page.inner_text("#band-text") != before
+        page.focus("#panel-rgb")
+        for key in ("ArrowRight", "ArrowDown", "Enter"):
+            page.keyboard.press(key)
+        page.wait_for_function("() => document.getElementById('plot').data?.length > 0")
+        names = [one["name"] for one in curves(page)]
+        assert names == ["x 41, y 33", "x 41, y 33 reference", "x 41, y 33 second.nc"]
+        page.keyboard.press("p")
+        page.check("#overlay")
+        whole = bright(page, "panel-error")
+        for _ in range(3):
+            page.click("#closer")
+        page.wait_for_timeout(300)
+        assert bright(page, "panel-error") != whole, "zooming is linked over all pictures"
+        back = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+        assert max(int(part) for part in back[4:-1].split(",")) < 60
+        page.screenshot(path=shots / "view-dark.png", full_page=True)
+        seen.close()
+
+
+def test_view_on_a_phone(browser: Any, tmp_path: Path, rich_view: list[str], shots: Path) -> None:
+    with tiny_web.running(tmp_path, *rich_view) as (client, _):
+        address = str(client.base_url)
+        seen = Watched(browser, address, viewport=PHONE, has_touch=True, is_mobile=True)
+        page = seen.page
+        page.goto(address)
+        wait_until_drawn(page, "rgb", "band", "mask")
+        page.tap("#panel-band")
+        page.wait_for_function("() => document.getElementById('plot').data?.length > 0")
+        assert has_no_sideways_scroll(page)
+        page.wait_for_timeout(300)
+        page.screenshot(path=shots / "view-phone.png", full_page=True)
+        seen.close()
+    with tiny_web.running(tmp_path, "serve") as (client, _):
+        seen = Watched(browser, str(client.base_url), viewport=PHONE)
+        seen.page.goto(seen.address)
+        seen.page.wait_for_selector("#how option", state="attached")
+        assert has_no_sideways_scroll(seen.page)
+        seen.page.screenshot(path=shots / "upload-phone.png", full_page=True)
+        unlabelled = """() => [...document.querySelectorAll('input, select, button')]
+            .filter(e => !e.labels?.length && !e.textContent.trim() && !e.ariaLabel)
+            .map(e => e.id)"""
+        assert seen.page.evaluate(unlabelled) == []
+        seen.close()
+
+
+def _drag(
+    page: Any, panel: str, start: tuple[float, float], end: tuple[float, float]
+) -> None:  # fmt: skip
+    page.evaluate("() => window.scrollTo(0, 0)")
+    box = page.locator(panel).bounding_box()
+    first, last = (
+        (box["x"] + box["width"] * x, box["y"] + box["height"] * y) for x, y in (start, end)
+    )
+    page.mouse.move(*first)
+    page.mouse.down()
+    page.mouse.move(*last, steps=4)
+    page.mouse.up()

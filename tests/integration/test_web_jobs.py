@@ -1,0 +1,221 @@
+"""Jobs as a script sees them: done, refused, cancelled, too slow, too many, forgotten."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+import tiny_web
+
+from prismask.apps.web.limits import Limits
+from prismask.apps.web.site import Choices, Site
+from prismask.models.registry import create_model
+from prismask.models.weights import save_weights
+from prismask.scenes.files import load_cube, load_mask, load_measurement
+from prismask.scenes.records import Mask
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tiny_web.write_snapshot(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def served(folder: Path) -> Iterator[httpx.Client]:
+    with tiny_web.running(folder, "serve") as (client, _):
+        yield client
+
+
+def test_a_job_gives_what_the_command_gives(folder: Path, served: httpx.Client) -> None:
+    import prismask
+
+    answer = tiny_web.submit(served, folder, method="gap-tv", iterations=4)
+    assert answer.status_code == 202
+    status = tiny_web.wait_for(served, answer.json()["id"])
+    assert status["state"] == "done"
+    assert (status["done"], status["total"]) == (4, 4)
+    out = folder / "fetched.nc"
+    out.write_bytes(served.get(f"/api/results/{status['result']}/cube.nc").content)
+    expected = prismask.reconstruct(
+        folder / "snapshot.nc", folder / "mask.nc", method="gap-tv", iterations=4
+    )
+    np.testing.assert_allclose(load_cube(out).values, expected.values, atol=1e-5)
+
+    gone = served.delete(f"/api/jobs/{answer.json()['id']}")
+    assert gone.status_code == 200
+    assert served.get(f"/api/results/{status['result']}").status_code == 404
+    assert served.get(f"/api/jobs/{answer.json()['id']}").status_code == 404
+    assert len(tiny_web.leftovers(folder)) == 1, "nothing but the server's own empty folder"
+
+
+def test_own_weights_with_samples(folder: Path) -> None:
+    model = create_model("srn", bands=28, mask_posterior="gst", seed=0, width=8, blocks=1)
+    save_weights(model, folder / "tiny.safetensors", {"name": "tiny", "step_px": 2.0})
+    with tiny_web.running(folder, "serve", "--model", str(folder / "tiny.safetensors")) as (c, _):
+        assert c.get("/api/about").json()["models"] == ["tiny"]
+        # The path that the server knows is nothing a visitor may name.
+        refused = tiny_web.submit(c, folder, model=folder / "tiny.safetensors")
+        assert (refused.status_code, "unknown model" in refused.text) == (422, True)
+        job = tiny_web.submit(c, folder, model="tiny", samples=3).json()
+        status = tiny_web.wait_for(c, job["id"])
+        assert status["state"] == "done", status
+        spectrum = c.get(f"/api/results/{status['result']}/spectrum?region=1,1,4,4").json()
+        assert all(np.array(spectrum["lower"]) <= np.array(spectrum["values"]))
+        layers = c.get(f"/api/results/{status['result']}").json()["layers"]
+        assert "uncertainty" in [layer["name"] for layer in layers]
+
+
+def test_sizes_that_do_not_fit_fail_with_the_reason(folder: Path, served: httpx.Client) -> None:
+    from prismask.scenes.files import save
+
+    save(Mask(np.ones((8, 8), np.float32)), folder / "mask.nc", overwrite=True)
+    status = tiny_web.wait_for(served, tiny_web.submit(served, folder).json()["id"])
+    assert status["state"] == "failed"
+    assert "8×8" in str(status["message"])
+    assert "Traceback" not in str(status["message"])
+    assert str(folder) not in str(status["message"])
+
+
+def test_queue_bound_and_cancel(folder: Path) -> None:
+    with tiny_web.running(folder, "serve", "--queue", "1") as (client, _):
+        slow = {"method": "gap-tv", "iterations": 5000}
+        first = tiny_web.submit(client, folder, **slow).json()["id"]
+        _wait_until_running(client, first)
+        second = tiny_web.submit(client, folder, **slow).json()["id"]
+        third = tiny_web.submit(client, folder, **slow)
+        assert third.status_code == 429
+        assert "no more are taken" in third.json()["detail"]
+        assert client.delete(f"/api/jobs/{second}").json()["state"] == "cancelled"
+        client.delete(f"/api/jobs/{first}")
+        assert tiny_web.wait_for(client, first, 10)["state"] == "cancelled"
+        # The worker was killed with the first job; there is another for the next.
+        last = tiny_web.submit(client, folder, method="gap-tv", iterations=1).json()["id"]
+        assert tiny_web.wait_for(client, last)["state"] == "done"
+        assert len(tiny_web.leftovers(folder)) == 1
+
+
+def test_time_limit_and_forgetting(folder: Path) -> None:
+    words = ("--minutes", "0.2", "--keep-minutes", "0.05")
+    with tiny_web.running(folder, "serve", *words) as (client, _):
+        job = tiny_web.submit(client, folder, method="gap-tv", iterations=5000).json()["id"]
+        status = tiny_web.wait_for(client, job, 30)
+        assert status["state"] == "failed"
+        assert "12 s, the time limit" in str(status["message"])
+        deadline = time.monotonic() + 20
+        while client.get(f"/api/jobs/{job}").status_code == 200:
+            assert time.monotonic() < deadline, "the job should have been forgotten"
+            time.sleep(0.3)
+
+
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_however_the_server_ends(folder: Path, kind: int) -> None:
+    with tiny_web.running(folder, "serve") as (client, server):
+        job = tiny_web.submit(client, folder, method="gap-tv", iterations=5000).json()["id"]
+        _wait_until_running(client, job)
+        children = _children(server.pid)
+        assert len(children) >= 2
+        server.send_signal(kind)
+        server.wait(timeout=20)
+    deadline = time.monotonic() + 20
+    while tiny_web.leftovers(folder) or any(map(_is_alive, children)):
+        assert time.monotonic() < deadline, (tiny_web.leftovers(folder), children)
+        time.sleep(0.2)
+    assert "Traceback" not in (folder / "server.log").read_text()
+
+
+def test_a_reader_that_hangs_or_dies_is_replaced(folder: Path) -> None:
+    site = Site(Limits(check_seconds=10), Choices())
+    try:
+        from prismask.apps.web.process import TimeLimitError, WorkerDiedError
+
+        with pytest.raises(TimeLimitError):
+            site.reader.call(_sleep, (60,), 4)
+        with pytest.raises(WorkerDiedError):
+            site.reader.call(_die, (), 30)
+        assert site.reader.call(_answer, (7,), 30) == {"seven": 7}
+    finally:
+        site.close()
+    assert not site.root.exists()
+
+
+def test_wrong_words_on_the_command_line(folder: Path) -> None:
+    for words in (["serve", "--port", "99999"], ["serve", "--queue", "0"], ["view", "none.nc"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "prismask", *words], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 2
+        assert done.stderr.startswith("prismask: ")
+        assert done.stderr.count("\n") == 1
+
+
+def test_the_snapshot_is_kept_as_it_was_sent(folder: Path, served: httpx.Client) -> None:
+    """A PNG and an NPY go through the reader and come out as the layers of the result."""
+    from PIL import Image
+
+    shot, mask = load_measurement(folder / "snapshot.nc"), load_mask(folder / "mask.nc")
+    grey = np.round(255 * shot.values / shot.values.max()).astype(np.uint8)
+    Image.fromarray(grey).save(folder / "anything.png")
+    np.save(folder / "other.npy", mask.values)
+    files = {name: (folder / path).read_bytes() for name, path in
+             (("snapshot", "anything.png"), ("mask", "other.npy"))}  # fmt: skip
+    sent = {"snapshot": ("anything.png", files["snapshot"]), "mask": ("x", files["mask"])}
+    answer = served.post("/api/jobs", files=sent, data={"method": "gap-tv", "iterations": "1"})
+    status = tiny_web.wait_for(served, answer.json()["id"])
+    assert status["state"] == "done", status
+    facts = served.get(f"/api/results/{status['result']}").json()
+    sizes = {layer["name"]: (layer["height"], layer["width"]) for layer in facts["layers"]}
+    assert sizes["snapshot"] == shot.size
+    assert sizes["mask"] == mask.size
+
+
+def _wait_until_running(client: httpx.Client, job: str) -> None:
+    deadline = time.monotonic() + 60
+    while True:
+        status = client.get(f"/api/jobs/{job}").json()
+        if status["state"] == "running" and status["total"]:
+            return
+        assert time.monotonic() < deadline, status
+        assert status["state"] in ("waiting", "running"), status
+        time.sleep(0.1)
+
+
+def _children(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children")
+    if not listed.exists():
+        pytest.skip("this system does not list the children of a process")
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        # One that has ended but was not fetched by its parent is not alive.
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def _sleep(report: object, seconds: float) -> None:
+    time.sleep(seconds)
+
+
+def _die(report: object) -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _answer(report: object, number: int) -> dict[str, int]:
+    return {"seven": number}

@@ -1,0 +1,220 @@
+"""The application without uploads: pages, guards, headers, errors as sentences."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra web is not installed")
+
+import httpx
+import uvicorn
+
+from prismask.apps.view import view_site
+from prismask.apps.web.app import create_app
+from prismask.apps.web.guards import LOOPBACK
+from prismask.apps.web.limits import Limits
+from prismask.apps.web.pages import FOLDER
+from prismask.apps.web.server import address_of, listen
+from prismask.apps.web.site import Choices, Site
+from prismask.apps.web.uploads import keep_upload, safe_name
+from prismask.scenes.files import save
+from prismask.scenes.records import Cube, Mask, Measurement
+
+
+@contextmanager
+def opened(site: Site) -> Iterator[httpx.Client]:
+    """A client of the application in this process; the site is closed by the application."""
+    listening = listen("127.0.0.1", 0)
+    app = create_app(site, LOOPBACK)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_keep_alive=1))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+    thread.start()
+    try:
+        address = address_of(listening, "127.0.0.1")
+        with httpx.Client(base_url=address, follow_redirects=True, timeout=30) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[httpx.Client]:
+    values = np.random.default_rng(0).random((3, 5, 7)).astype(np.float32)
+    save(Cube(values, [450.0, 550.0, 650.0], attrs={"long": "x" * 5000, "made_by": "a test"}),
+         tmp_path / "räw <cube>.nc")  # fmt: skip
+    site = view_site(tmp_path / "räw <cube>.nc")
+    with opened(site) as client:
+        client.headers["x-result"] = str(site.first)
+        yield client
+    assert not site.root.exists(), "the folder goes when the application ends"
+
+
+def base(client: httpx.Client) -> str:
+    return f"/api/results/{client.headers['x-result']}"
+
+
+def test_the_front_page_leads_to_the_file(client: httpx.Client) -> None:
+    page = client.get("/")
+    assert page.url.path.startswith("/results/")
+    assert "<!doctype html>" in page.text
+
+
+def test_facts(client: httpx.Client) -> None:
+    facts = client.get(base(client)).json()
+    assert (facts["bands"], facts["height"], facts["width"]) == (3, 5, 7)
+    assert facts["history"] == {"made_by": "a test"}
+    assert client.get("/api/about").json()["uploads"] is False
+
+
+def test_every_answer_has_the_headers(client: httpx.Client) -> None:
+    for path in ("/", "/api/about", "/none", "/static/view.js", f"{base(client)}/spectrum"):
+        headers = client.get(path).headers
+        assert "default-src 'none'" in headers["content-security-policy"], path
+        assert headers["x-content-type-options"] == "nosniff"
+    policy = client.get("/").headers["content-security-policy"]
+    assert "http" not in policy
+    assert "unsafe-eval" not in policy
+    assert "'unsafe-inline'" not in re.sub(r"style-src[^;]*", "", policy)
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example:8000", "", "[", "0.0.0.0"]
+)
+def test_other_hosts_are_refused(client: httpx.Client, host: str) -> None:
+    assert client.get("/api/about", headers={"host": host}).status_code == 403
+
+
+@pytest.mark.parametrize("host", ["localhost:1", "127.0.0.1", "[::1]:8000"])
+def test_loopback_names_are_answered(client: httpx.Client, host: str) -> None:
+    assert client.get("/api/about", headers={"host": host}).status_code == 200
+
+
+def test_uploads_are_not_even_there_where_only_one_file_is_shown(client: httpx.Client) -> None:
+    assert client.post("/api/jobs").status_code in (404, 405)
+
+
+def test_wrong_requests_are_sentences(client: httpx.Client) -> None:
+    layers = ("none.png", "band.png?band=99", "mask.png", "band.png?band=x")
+    spectra = ("spectrum", "spectrum?region=9,9,9,9", "spectra.csv?region=1")
+    for path in (*(f"layers/{layer}" for layer in layers), *spectra):
+        answer = client.get(f"{base(client)}/{path}")
+        assert answer.status_code in (404, 422), path
+        assert isinstance(answer.json()["detail"], str)
+        assert len(answer.json()["detail"]) > 10
+
+
+def test_the_name_of_a_download_is_harmless(client: httpx.Client) -> None:
+    answer = client.get(f"{base(client)}/cube.nc")
+    assert answer.headers["content-disposition"] == 'attachment; filename="r_w__cube_-cube.nc"'
+    assert answer.content[:4] == b"\x89HDF"
+
+
+def test_pictures_are_kept_by_the_browser(client: httpx.Client) -> None:
+    answer = client.get(f"{base(client)}/layers/band.png?band=1")
+    assert answer.headers["content-type"] == "image/png"
+    assert "immutable" in answer.headers["cache-control"]
+
+
+def test_a_fault_of_ours_shows_no_traceback(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr("prismask.apps.web.api.render", broken)
+    answer = client.get(f"{base(client)}/layers/band.png")
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+
+
+def test_openapi_describes_every_way(client: httpx.Client) -> None:
+    paths = client.get("/api/openapi.json").json()["paths"]
+    assert all(path.startswith("/api/") for path in paths)
+    assert "/api/results/{key}/spectrum" in paths
+    for path in ("/docs", "/redoc"):
+        assert client.get(path).status_code == 404, "these fetch scripts from elsewhere"
+
+
+def test_plots_come_with_the_package(client: httpx.Client) -> None:
+    plain = client.get("/static/plotly.js", headers={"accept-encoding": "identity"})
+    assert "plotly.js" in plain.text[:300]
+    assert client.get("/static/plotly.js").headers["content-encoding"] == "gzip"
+
+
+def test_nothing_of_ours_names_another_server() -> None:
+    for path in FOLDER.iterdir():
+        text = path.read_text().replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?://|url\(|@import", text), path.name
+
+
+@pytest.fixture
+def upload_client() -> Iterator[httpx.Client]:
+    site = Site(Limits(upload_bytes=2000), Choices(models={"m": Path("m.safetensors")}))
+    with opened(site) as client:
+        yield client
+
+
+def test_foreign_pages_cannot_send(upload_client: httpx.Client) -> None:
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:9999", "http://["):
+        answer = upload_client.post("/api/jobs", headers={"origin": origin})
+        assert answer.status_code == 403, origin
+    assert (
+        upload_client.post(
+            "/api/jobs", headers={"origin": str(upload_client.base_url).rstrip("/")}
+        ).status_code
+        == 422
+    )
+
+
+def test_too_much_is_refused_before_it_is_read(upload_client: httpx.Client) -> None:
+    files = {"snapshot": ("a", b"x" * 3000), "mask": ("b", b"x")}
+    answer = upload_client.post("/api/jobs", files=files)
+    assert answer.status_code == 413
+    assert "MiB" in answer.json()["detail"]
+
+
+def test_missing_parts_are_named(upload_client: httpx.Client) -> None:
+    answer = upload_client.post("/api/jobs", data={"samples": "3"})
+    assert answer.status_code == 422
+    assert "snapshot" in answer.json()["detail"]
+
+
+def test_two_ways_at_once_are_refused(upload_client: httpx.Client) -> None:
+    files = {"snapshot": ("a", b"x"), "mask": ("b", b"x")}
+    answer = upload_client.post("/api/jobs", files=files, data={"method": "gap-tv", "model": "m"})
+    assert (answer.status_code, "give one of them" in answer.text) == (422, True)
+
+
+@pytest.mark.parametrize(("name", "shown"), [("../../a.npy", "a.npy"), ("c:\\x\\b.mat", "b.mat"),
+                                             ("..", "file"), (None, "file"), ("a\0\n\u202eb", "ab"),
+                                             ("x" * 99 + ".nc", "x" * 77 + ".nc")])  # fmt: skip
+def test_names_are_for_show(name: str | None, shown: str) -> None:
+    assert safe_name(name) == shown
+
+
+@pytest.mark.parametrize(("name", "kept"), [("../x.MAT", "mask.mat"), ("x.sh", "mask"),
+                                            ("/etc/passwd", "mask"), (None, "mask")])  # fmt: skip
+def test_an_upload_gets_a_name_of_ours(tmp_path: Path, name: str | None, kept: str) -> None:
+    import io
+
+    path = keep_upload(io.BytesIO(b"content"), name, tmp_path, "mask")
+    assert path == tmp_path / kept
+    assert path.read_bytes() == b"content"
+
+
+def test_a_mask_or_a_measurement_can_be_looked_at(tmp_path: Path) -> None:
+    save(Mask(np.ones((4, 5))), tmp_path / "mask.nc")
+    save(Measurement(np.ones((4, 9))), tmp_path / "shot.nc")
+    for name, size in (("mask.nc", (4, 5)), ("shot.nc", (4, 9))):
+        site = view_site(tmp_path / name)
+        assert site.results.get(str(site.first)).cube.size == size
+        site.close()

@@ -1,0 +1,188 @@
+"""Results: what is shown of a cube, its pictures and its spectra."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from prismask.apps.web.layers import DIVERGING, colours, layers_of, render
+from prismask.apps.web.pictures_cache import PictureCache
+from prismask.apps.web.results import Result, ResultStore, top_of
+from prismask.apps.web.spectra import Region, spectra_csv, spectrum
+from prismask.errors import ConfigError, DataMissingError, ShapeError
+from prismask.scenes.files import load_cube
+from prismask.scenes.records import Cube, Mask, Measurement
+
+SHAPE = (3, 5, 7)
+AT = [450.0, 550.0, 650.0]
+
+
+@pytest.fixture
+def full() -> Result:
+    values = np.random.default_rng(0).random(SHAPE).astype(np.float32)
+    std = np.full(SHAPE, 0.1, np.float32)
+    cube = Cube(values, AT, std, values - 0.3, values + 0.2, {"interval": "80 %"})
+    return Result(
+        "a.nc", cube, Cube(values * 0.5, AT), Measurement(np.ones((5, 9))), Mask(np.ones((5, 7)))
+    )
+
+
+def pixels(png: bytes) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(png)))
+
+
+def test_layers_are_those_that_the_result_has(full: Result) -> None:
+    assert layers_of(full) == ["rgb", "band", "uncertainty", "error", "snapshot", "mask"]
+    bare = Result("b", Cube(full.cube.values))
+    assert layers_of(bare) == ["rgb", "band"]
+    for layer in ("uncertainty", "error", "mask", "snapshot"):
+        with pytest.raises(DataMissingError):
+            render(bare, layer)
+
+
+@pytest.mark.parametrize("layer", ["rgb", "band", "uncertainty", "error", "mask"])
+def test_pictures_have_the_size_of_the_cube(full: Result, layer: str) -> None:
+    assert pixels(render(full, layer, 2)).shape[:2] == (5, 7)  # type: ignore[arg-type]
+
+
+def test_a_band_is_shown_in_its_colour_and_on_its_scale(full: Result) -> None:
+    red = pixels(render(full, "band", 2)).astype(float)
+    assert red[..., 0].sum() > 5 * red[..., 2].sum()
+    dim = full.cube.values * np.array([0.01, 1, 1], np.float32)[:, None, None]
+    result = Result("dim", Cube(dim, AT))
+    each, alike = (pixels(render(result, "band", 0, s)).max() for s in ("band", "cube"))
+    assert each == 255
+    assert alike < 60
+
+
+def test_error_is_white_where_there_is_none_and_red_where_too_bright() -> None:
+    truth = np.full((1, 2, 2), 0.5, np.float32)
+    cube = truth.copy()
+    cube[0, 0, 0], cube[0, 1, 1] = 0.9, 0.1
+    seen = pixels(render(Result("x", Cube(cube), Cube(truth)), "error"))
+    assert seen[0, 1].min() > 230
+    assert seen[0, 0, 0] > 2 * seen[0, 0, 2], "red"
+    assert seen[1, 1, 2] > 2 * seen[1, 1, 0], "blue"
+
+
+def test_colours_run_from_end_to_end() -> None:
+    ends = colours(np.array([[-9.0, -1.0, 1.0, 9.0]]), -1, 1, DIVERGING)
+    wanted = np.round(255 * np.array(DIVERGING))
+    np.testing.assert_array_equal(ends[0, [0, 1]], wanted[[0, 0]])
+    np.testing.assert_array_equal(ends[0, [2, 3]], wanted[[-1, -1]])
+
+
+def test_band_out_of_range(full: Result) -> None:
+    for band in (-1, 3, 10**9):
+        with pytest.raises(ConfigError, match="bands 0 to 2"):
+            render(full, "band", band)
+
+
+def test_a_reference_of_another_shape_is_refused(full: Result) -> None:
+    with pytest.raises(ShapeError, match="3×5×7"):
+        Result("x", full.cube, Cube(np.ones((2, 5, 7))))
+
+
+def test_top_of_black_is_one() -> None:
+    assert top_of(np.zeros((4, 4))) == 1.0
+
+
+def test_spectrum_is_the_mean_of_the_region(full: Result) -> None:
+    found = spectrum(full, Region(1, 2, 3, 4))
+    part = full.cube.values[:, 2:5, 1:4]
+    np.testing.assert_allclose(found["values"], part.mean(axis=(1, 2)), rtol=1e-6)
+    np.testing.assert_allclose(np.subtract(found["values"], found["lower"]), 0.3, atol=1e-6)
+    np.testing.assert_allclose(np.subtract(found["upper"], found["values"]), 0.2, atol=1e-6)
+    np.testing.assert_allclose(found["reference"], np.multiply(found["values"], 0.5), rtol=1e-6)
+    assert (found["pixels"], found["wavelengths"], found["band_meaning"]) == (9, AT, "80 %")
+
+
+def test_spectrum_with_a_standard_deviation_or_nothing(full: Result) -> None:
+    cube = full.cube
+    one = spectrum(Result("x", Cube(cube.values, AT, cube.std)), Region(0, 0, 0, 0))
+    np.testing.assert_allclose(np.subtract(one["upper"], one["lower"]), 0.2, atol=1e-6)
+    none = spectrum(Result("x", Cube(cube.values)), Region(0, 0, 0, 0))
+    assert (none["lower"], none["wavelengths"], none["band_meaning"]) == (None, None, None)
+
+
+@pytest.mark.parametrize("text", ["", "1,2,3", "a,b,c,d", "1,2,3,4,5", "1.5,2,3,4", "0,0,99,0",
+                                  "-1,0,0,0", "3,0,2,0", "1e9,0,0,0"])  # fmt: skip
+def test_regions_that_are_none(full: Result, text: str) -> None:
+    with pytest.raises(ConfigError):
+        spectrum(full, Region.parse(text))
+
+
+def test_csv(full: Result) -> None:
+    rows = spectra_csv(full, [Region(0, 0, 0, 0), Region(1, 1, 2, 2)]).splitlines()
+    assert rows[0].split(",")[:3] == ["wavelength_nm", "x0-0 y0-0", "x0-0 y0-0 lower"]
+    assert len(rows) == 4
+    assert {len(row.split(",")) for row in rows} == {9}
+    np.testing.assert_allclose(float(rows[2].split(",")[1]), full.cube.values[1, 0, 0], rtol=1e-5)
+    with pytest.raises(ConfigError):
+        spectra_csv(full, [])
+    with pytest.raises(ConfigError):
+        spectra_csv(full, [Region(0, 0, 0, 0)] * 65)
+
+
+def test_the_store_forgets_the_oldest_where_memory_ends(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path, most_bytes=2500)
+    results = [store.add(Result(str(k), Cube(np.ones((1, 10, 25))))) for k in range(3)]
+    assert len({one.id for one in results}) == 3
+    with pytest.raises(DataMissingError):
+        store.get(results[0].id)
+    assert store.get(results[2].id) is results[2]
+
+
+def test_the_file_of_a_result_goes_with_it(tmp_path: Path, full: Result) -> None:
+    store = ResultStore(tmp_path, most_bytes=10**9)
+    store.add(full)
+    path = store.netcdf(full.id)
+    np.testing.assert_array_equal(load_cube(path).values, full.cube.values)
+    store.remove(full.id)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_picture_is_made_once_for_all_who_wait() -> None:
+    made: list[int] = []
+
+    def make() -> bytes:
+        time.sleep(0.05)
+        made.append(threading.get_ident())
+        return b"picture"
+
+    async def ask() -> None:
+        cache = PictureCache(1000)
+        got = await asyncio.gather(*(cache.get("key", make) for _ in range(20)))
+        assert set(got) == {b"picture"}
+        await cache.get("key", make)
+
+    asyncio.run(ask())
+    assert len(made) == 1
+    assert made[0] != threading.get_ident(), "the event loop must go on meanwhile"
+
+
+def test_a_picture_that_fails_is_tried_again_and_old_ones_go() -> None:
+    async def ask() -> None:
+        cache = PictureCache(10)
+        tries = iter([ValueError("first"), b"123456"])
+
+        def make() -> bytes:
+            one = next(tries)
+            if isinstance(one, Exception):
+                raise one
+            return one
+
+        with pytest.raises(ValueError, match="first"):
+            await cache.get("a", make)
+        assert await cache.get("a", make) == b"123456"
+        await cache.get("b", lambda: b"1234567")
+        assert await cache.get("a", lambda: b"again") == b"again"
+
+    asyncio.run(ask())
