@@ -49,7 +49,7 @@ th, td { padding: 0.34rem 0.7rem; border-top: 1px solid var(--line); text-align:
 th { font-weight: 600; }
 th:first-child { text-align: left; position: sticky; left: 0; background: var(--card);
   max-width: 15rem; white-space: normal; }
-td.words { text-align: left; white-space: normal; min-width: 16rem; overflow-wrap: anywhere; }
+.words { text-align: left; white-space: normal; min-width: 16rem; overflow-wrap: anywhere; }
 thead th { color: var(--faint); vertical-align: bottom; }
 thead th.over { text-align: center; border-left: 1px solid var(--line); }
 .note { color: var(--faint); font-size: 0.88rem; margin: -0.6rem 0 1.2rem; }
@@ -69,6 +69,7 @@ $sections
 </html>
 """)
 
+WORDS_CLASS = ' class="words"'
 WORDS = 28
 """Letters from which a cell is read as words rather than as a number."""
 
@@ -123,7 +124,11 @@ def _block(block: Block, number: _Counter) -> str:
 
 
 def _table(table: Table, number: int) -> str:
-    head = "".join(f'<th scope="col">{_inline(name)}</th>' for name in table.header)
+    wordy = _wordy_columns(table)
+    head = "".join(
+        f'<th scope="col"{WORDS_CLASS if place in wordy else ""}>{_inline(name)}</th>'
+        for place, name in enumerate(table.header)
+    )
     over = ""
     if table.groups:
         spans = "".join(
@@ -131,7 +136,7 @@ def _table(table: Table, number: int) -> str:
             for title, span in table.groups
         )
         over = f"<tr><th></th>{spans}</tr>"
-    rows = "".join(f"<tr>{_cells(row)}</tr>" for row in table.rows)
+    rows = "".join(f"<tr>{_cells(row, wordy)}</tr>" for row in table.rows)
     note = f'<p class="note">{_inline(table.note)}</p>' if table.note else ""
     return (
         f'<div class="table"><table><caption><b>Table {number}.</b> {_inline(table.caption)}'
@@ -139,12 +144,19 @@ def _table(table: Table, number: int) -> str:
     )
 
 
-def _cells(row: Sequence[str]) -> str:
-    first, *rest = row
-    cells = [f'<th scope="row">{_inline(first)}</th>']
-    for cell in rest:
-        kind = ' class="words"' if len(cell) >= WORDS and not _is_number(cell) else ""
-        cells.append(f"<td{kind}>{_inline(cell)}</td>")
+def _wordy_columns(table: Table) -> set[int]:
+    """Columns that hold sentences or lists: they read from the left and may be broken."""
+    return {
+        place
+        for place in range(1, len(table.header))
+        if any(len(row[place]) >= WORDS and not _is_number(row[place]) for row in table.rows)
+    }
+
+
+def _cells(row: Sequence[str], wordy: set[int]) -> str:
+    cells = [f'<th scope="row">{_inline(row[0])}</th>']
+    for place, cell in enumerate(row[1:], start=1):
+        cells.append(f"<td{WORDS_CLASS if place in wordy else ''}>{_inline(cell)}</td>")
     return "".join(cells)
 
 

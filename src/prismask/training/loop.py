@@ -128,21 +128,26 @@ class Stepper:
         self._teach_adversary(estimate, batch, phase)
         return {"loss": loss.detach(), **_range_of(mask_std)}
 
-    def _loss_of(self, measurement: Tensor, mask: Tensor, cube: Tensor) -> tuple[Tensor, Tensor]:
+    def _loss_of(
+        self, measurement: Tensor, mask: Tensor, cube: Tensor
+    ) -> tuple[Tensor | None, Tensor]:
+        """ℓ, and the cubes where an adversary wants to see them: a second output of a compiled
+        graph would cost a gradient of zeros in every step."""
         estimate = self.state.model.reconstruct(measurement, mask, self.run.camera)
-        return estimate, reconstruction_loss(estimate, cube, self.run.config.loss.kind)
+        loss = reconstruction_loss(estimate, cube, self.run.config.loss.kind)
+        return (None if self.state.adversary is None else estimate), loss
 
-    def _objection(self, estimate: Tensor, batch: Batch, phase: Phase) -> Tensor | float:
+    def _objection(self, estimate: Tensor | None, batch: Batch, phase: Phase) -> Tensor | float:
         """What an adversary adds to θ's loss; nothing where there is none."""
         adversary = self.state.adversary
-        if adversary is None or phase == "phi":
+        if adversary is None or estimate is None or phase == "phi":
             return 0.0
         objection = adversary.objection(estimate, batch.measurement, self.run.camera)
         return self.run.config.loss.adversarial * objection
 
-    def _teach_adversary(self, estimate: Tensor, batch: Batch, phase: Phase) -> None:
+    def _teach_adversary(self, estimate: Tensor | None, batch: Batch, phase: Phase) -> None:
         adversary = self.state.adversary
-        if adversary is not None and phase != "phi":
+        if adversary is not None and estimate is not None and phase != "phi":
             seen = (batch.measurement, self.run.camera)
             adversary.learn(estimate.detach(), batch.cube, *seen, self.run.world)
 

@@ -31,6 +31,7 @@ TITLES: Mapping[Layer, str] = {
 }
 
 router = APIRouter(prefix="/api", tags=["results"])
+# What computes is a plain `def`, which runs in a thread: a large cube must not stop the others.
 
 
 async def site_of(request: Request) -> Site:
@@ -65,7 +66,7 @@ async def about(site: Here) -> About:
 
 
 @router.get("/results/{key}")
-async def result_facts(site: Here, key: str) -> ResultFacts:
+def result_facts(site: Here, key: str) -> ResultFacts:
     """Size, wavelengths, layers and history of a result."""
     result = site.results.get(key)
     height, width = result.cube.size
@@ -102,7 +103,7 @@ async def picture(
 
 
 @router.get("/results/{key}/spectrum")
-async def one_spectrum(
+def one_spectrum(
     site: Here, key: str, region: Annotated[str, Query(description="left,top,right,bottom")]
 ) -> Spectrum:
     """The mean spectrum of a region with its error band."""
@@ -114,7 +115,7 @@ async def one_spectrum(
     response_class=Response,
     responses={200: {"content": {"text/csv": {}}}},
 )
-async def several_spectra(
+def several_spectra(
     site: Here, key: str, region: Annotated[list[str], Query(description="one for each column")]
 ) -> Response:
     """Spectra of regions as a table: one row a band."""

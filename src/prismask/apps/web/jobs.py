@@ -106,10 +106,8 @@ class JobQueue:
 
     def position(self, job: Job) -> int:
         """How many are before it."""
-        try:
-            return list(self._waiting).index(job)
-        except ValueError:
-            return 0
+        with self._changed:
+            return self._waiting.index(job) if job in self._waiting else 0
 
     def cancel(self, key: str) -> Job:
         """Call a job off; one that has ended is removed with its result."""

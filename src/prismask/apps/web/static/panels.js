@@ -23,10 +23,11 @@ export class Panels {
 
   setImage(name, url, overlay = null) {
     const panel = this.list.find((one) => one.layer.name === name);
-    panel.wanted = url;
+    const wanted = `${url} ${overlay}`;
+    panel.wanted = wanted;
     const arrived = [load(url), overlay ? load(overlay) : null];
     return Promise.all(arrived).then(([image, over]) => {
-      if (panel.wanted !== url) return; // a later band has been asked for since
+      if (panel.wanted !== wanted) return; // a later band has been asked for since
       panel.image = image;
       panel.over = over;
       this.draw();

@@ -42,8 +42,15 @@ async function fetchSpectrum(region) {
   const spectrum = await get(`${base}/${query}`);
   const choice = byId("other");
   if (!choice.value) return { region, spectrum, other: null };
-  const other = await get(`/api/results/${encodeURIComponent(choice.value)}/${query}`);
-  return { region, spectrum, other: { name: choice.selectedOptions[0].text, spectrum: other } };
+  const name = choice.selectedOptions[0].text;
+  try {
+    const other = await get(`/api/results/${encodeURIComponent(choice.value)}/${query}`);
+    return { region, spectrum, other: { name, spectrum: other } };
+  } catch (problem) {
+    // It may be smaller, or gone; this one's spectrum is shown all the same.
+    complain(new Error(`${name}: ${problem.message}`));
+    return { region, spectrum, other: null };
+  }
 }
 
 async function pick(region) {
