@@ -17,6 +17,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,9 +54,10 @@ def write_together(
     try:
         for target in targets:
             parts.append(_new_part(target))
+        modes = [stat.S_IMODE(part.stat().st_mode) for part in parts]
         yield tuple(parts)
-        for part, target in zip(parts, targets, strict=True):
-            _finish(part, target)
+        for part, target, mode in zip(parts, targets, modes, strict=True):
+            _finish(part, target, mode)
         _put_in_place(parts, targets, overwrite)
     except PrismaskError:
         raise
@@ -117,8 +119,10 @@ def _new_part(target: Path) -> Path:
     return part
 
 
-def _finish(part: Path, target: Path) -> None:
+def _finish(part: Path, target: Path, mode: int) -> None:
     """Bring the bytes to the disk before the name points to them."""
+    # Some writers make the file anew, readable by its owner alone.
+    part.chmod(mode)
     with part.open("rb+") as file:
         os.fsync(file.fileno())
     if target.exists():

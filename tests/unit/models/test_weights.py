@@ -34,6 +34,12 @@ def test_round_trip(saved: Path) -> None:
     assert model.posterior.config.kind == "gst"
 
 
+def test_others_may_read_it(saved: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.touch()
+    assert saved.stat().st_mode == plain.stat().st_mode
+
+
 def test_existing_file_is_kept(saved: Path) -> None:
     before = saved.read_bytes()
     with pytest.raises(OutputExistsError):
