@@ -231,6 +231,7 @@ def _group_alive(group: int) -> bool:
 # --- models and calibrate ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_models_lists_backbones_and_shows_a_record(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,6 +6,8 @@ import html
 import json
 import math
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -328,6 +330,24 @@ def test_commands(
     assert cli.run(command) == 0
     assert capsys.readouterr().out.strip() == str(folder / "analysis.json")
     assert list(read_analysis(folder)["scenes"]) == ["scene01"]
+
+
+@pytest.mark.slow
+def test_analyse_needs_torch_and_scipy_alone(tiny: Path, tmp_path: Path) -> None:
+    """A GPU machine has no more; figures are then left to the report."""
+    code = (
+        "import sys\n"
+        "for name in ('cyclopts', 'rich', 'xarray', 'h5py', 'h5netcdf', 'colour', 'matplotlib',"
+        " 'PIL', 'pandas'): sys.modules[name] = None\n"
+        "from prismask.evaluation.analyses.runner import analyse\n"
+        "analyse(['srn:width=8,blocks=1,mask_posterior=gst', 'gap-tv:iterations=1'], sys.argv[1],"
+        " sys.argv[2], masks=2, samples=2, scenes=['scene01'])\n"
+    )
+    command = [sys.executable, "-c", code, str(tiny), str(tmp_path / "a")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "no figures were drawn" in done.stderr
+    assert len(read_analysis(tmp_path / "a")["models"]) == 2
 
 
 def test_analyse_can_be_a_bare_command_too(monkeypatch: pytest.MonkeyPatch, tiny: Path,

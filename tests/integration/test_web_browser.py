@@ -105,7 +105,7 @@ def test_from_upload_to_download(browser: Any, tmp_path: Path, shots: Path) -> N
         page.goto(address)
         page.set_input_files("#snapshot", tmp_path / "snapshot.nc")
         page.set_input_files("#mask", tmp_path / "mask.nc")
-        page.fill("#iterations", "60")
+        page.fill("#iterations", "200")
         page.screenshot(path=shots / "upload.png", full_page=True)
         page.click("#go")
         page.wait_for_selector("text=Reconstructing", timeout=60_000)

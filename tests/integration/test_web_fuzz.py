@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 import struct
+import time
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -92,8 +93,6 @@ def send(served: httpx.Client, folder: Path) -> Iterator[Sender]:
     for _ in range(100):
         if len(tiny_web.leftovers(folder)) == 1:
             break
-        import time
-
         time.sleep(0.1)
     assert len(tiny_web.leftovers(folder)) == 1, tiny_web.leftovers(folder)
 

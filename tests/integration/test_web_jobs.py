@@ -32,6 +32,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def slow_folder(tmp_path: Path) -> Path:
+    """A snapshot on which 5000 iterations take minutes on any machine."""
+    tiny_web.write_snapshot(tmp_path, (256, 256))
+    return tmp_path
+
+
+@pytest.fixture
 def served(folder: Path) -> Iterator[httpx.Client]:
     with tiny_web.running(folder, "serve") as (client, _):
         yield client
@@ -87,28 +94,28 @@ def test_sizes_that_do_not_fit_fail_with_the_reason(folder: Path, served: httpx.
     assert str(folder) not in str(status["message"])
 
 
-def test_queue_bound_and_cancel(folder: Path) -> None:
-    with tiny_web.running(folder, "serve", "--queue", "1") as (client, _):
+def test_queue_bound_and_cancel(slow_folder: Path) -> None:
+    with tiny_web.running(slow_folder, "serve", "--queue", "1") as (client, _):
         slow = {"method": "gap-tv", "iterations": 5000}
-        first = tiny_web.submit(client, folder, **slow).json()["id"]
+        first = tiny_web.submit(client, slow_folder, **slow).json()["id"]
         _wait_until_running(client, first)
-        second = tiny_web.submit(client, folder, **slow).json()["id"]
-        third = tiny_web.submit(client, folder, **slow)
+        second = tiny_web.submit(client, slow_folder, **slow).json()["id"]
+        third = tiny_web.submit(client, slow_folder, **slow)
         assert third.status_code == 429
         assert "no more are taken" in third.json()["detail"]
         assert client.delete(f"/api/jobs/{second}").json()["state"] == "cancelled"
         client.delete(f"/api/jobs/{first}")
         assert tiny_web.wait_for(client, first, 10)["state"] == "cancelled"
         # The worker was killed with the first job; there is another for the next.
-        last = tiny_web.submit(client, folder, method="gap-tv", iterations=1).json()["id"]
+        last = tiny_web.submit(client, slow_folder, method="gap-tv", iterations=1).json()["id"]
         assert tiny_web.wait_for(client, last)["state"] == "done"
-        assert len(tiny_web.leftovers(folder)) == 1
+        assert len(tiny_web.leftovers(slow_folder)) == 1
 
 
-def test_time_limit_and_forgetting(folder: Path) -> None:
+def test_time_limit_and_forgetting(slow_folder: Path) -> None:
     words = ("--minutes", "0.2", "--keep-minutes", "0.05")
-    with tiny_web.running(folder, "serve", *words) as (client, _):
-        job = tiny_web.submit(client, folder, method="gap-tv", iterations=5000).json()["id"]
+    with tiny_web.running(slow_folder, "serve", *words) as (client, _):
+        job = tiny_web.submit(client, slow_folder, method="gap-tv", iterations=5000).json()["id"]
         status = tiny_web.wait_for(client, job, 30)
         assert status["state"] == "failed"
         assert "12 s, the time limit" in str(status["message"])
@@ -119,19 +126,19 @@ def test_time_limit_and_forgetting(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_nothing_is_left_however_the_server_ends(folder: Path, kind: int) -> None:
-    with tiny_web.running(folder, "serve") as (client, server):
-        job = tiny_web.submit(client, folder, method="gap-tv", iterations=5000).json()["id"]
+def test_nothing_is_left_however_the_server_ends(slow_folder: Path, kind: int) -> None:
+    with tiny_web.running(slow_folder, "serve") as (client, server):
+        job = tiny_web.submit(client, slow_folder, method="gap-tv", iterations=5000).json()["id"]
         _wait_until_running(client, job)
         children = _children(server.pid)
         assert len(children) >= 2
         server.send_signal(kind)
         server.wait(timeout=20)
     deadline = time.monotonic() + 20
-    while tiny_web.leftovers(folder) or any(map(_is_alive, children)):
-        assert time.monotonic() < deadline, (tiny_web.leftovers(folder), children)
+    while tiny_web.leftovers(slow_folder) or any(map(_is_alive, children)):
+        assert time.monotonic() < deadline, (tiny_web.leftovers(slow_folder), children)
         time.sleep(0.2)
-    assert "Traceback" not in (folder / "server.log").read_text()
+    assert "Traceback" not in (slow_folder / "server.log").read_text()
 
 
 def test_a_reader_that_hangs_or_dies_is_replaced(folder: Path) -> None:

@@ -104,7 +104,7 @@ def colours_figure(view: SceneView) -> bytes:
 def bands_figure(view: SceneView, count: int = 5) -> bytes:
     """A few bands in their own colours, a row for each cube, as PNG."""
     at = np.asarray(view.wavelengths)
-    chosen = np.unique(np.linspace(0, len(at) - 1, count + 2).round().astype(int)[1:-1])
+    chosen = np.unique(np.linspace(1, max(len(at) - 2, 1), count).round().astype(int))
     height, width = next(iter(view.errors.values())).shape
     side = WIDTH / len(chosen)
     rows = view.shown

@@ -22,7 +22,7 @@ def correlation_figure(
     lowest = min(float(matrix.min()) for matrix in matrices.values())
     side = min(WIDTH / count, 2.9)
     with styled() as figure_class:
-        figure = figure_class(figsize=(side * count + 0.9, side + 0.75), layout="constrained")
+        figure = figure_class(figsize=(side * count + 0.9, side + 0.5), layout="constrained")
         panels = figure.subplots(1, count, squeeze=False, sharex=True, sharey=True)[0]
         for axes, (label, matrix) in zip(panels, matrices.items(), strict=True):
             shown = axes.imshow(matrix, cmap="cividis", vmin=lowest, vmax=1, origin="lower")

@@ -24,7 +24,7 @@ def maps_figure(maps: Mapping[str, Mapping[str, Values]]) -> bytes:
     low = max(float(np.percentile(everything, 2)), top / 1000)
     height, width = next(iter(next(iter(maps.values())).values())).shape
     side = min(WIDTH / len(titles), 2.7)
-    tall = (side * height / width + 0.3) * len(maps) + 0.1
+    tall = (side * height / width + 0.06) * len(maps) + 0.25
     with styled() as figure_class:
         figure = figure_class(figsize=(side * len(titles) + 0.9, tall), layout="constrained")
         panels = figure.subplots(len(maps), len(titles), squeeze=False)
@@ -43,6 +43,7 @@ def maps_figure(maps: Mapping[str, Mapping[str, Values]]) -> bytes:
             panels[row, 0].set_ylabel(wrapped(label, 22))
         bar = figure.colorbar(shown, ax=list(panels.flat), fraction=0.04, pad=0.02, extend="both")
         bar.set_label("% of full scale, RMS over bands")
+        bar.ax.yaxis.set_major_formatter("{x:g}")
         bar.outline.set_visible(False)
         return figure_png(figure, DOTS)
 
@@ -63,7 +64,7 @@ def calibration_figure(found: Mapping[str, Mapping[str, Any]]) -> bytes:
         third.text(0.98, 1.02, "chance", ha="right", va="bottom", fontsize=8, color="#5a6172",
                    transform=third.get_yaxis_transform())  # fmt: skip
         third.set_title("Sparsification", loc="left")
-        third.set_xlabel("pixels dropped, most uncertain first, %")
+        third.set_xlabel("most uncertain pixels dropped, %")
         third.set_ylabel("RMS error of the rest / of all")
         third.set_ylim(0, max(1.15, third.get_ylim()[1]))
         legend_above(figure, first, columns=2)
@@ -99,10 +100,9 @@ def _reliability(axes: Any, record: Mapping[str, Any], colour: str, marker: str)
 def _finish_reliability(axes: Any) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
-    ends = [
-        min(axes.get_xlim()[0], axes.get_ylim()[0]),
-        max(axes.get_xlim()[1], axes.get_ylim()[1]),
-    ]
+    top = max(axes.get_xlim()[1], axes.get_ylim()[1])
+    # Values whose predicted std is next to nothing would squeeze all others into a corner.
+    ends = [max(min(axes.get_xlim()[0], axes.get_ylim()[0]), top / 1e4), top]
     axes.plot(ends, ends, color=FAINT, linewidth=1, linestyle=":")
     axes.set_xlim(ends)
     axes.set_ylim(ends)
@@ -151,6 +151,8 @@ def _densities(axes: Any, found: Mapping[str, Any], colour: str, wide: bool) -> 
     mean, std = found["prior_mean"], found["prior_std"]
     reach = 3.5 * max(std, found["learned_std"]) if wide else float(np.abs(at).max())
     fine = np.linspace(-reach, reach, 400) + (mean if wide else found["learned_mean"])
+    # At the prior's scale the learned noise can be a needle between two points of the grid.
+    fine = np.sort(np.concatenate([fine, at[np.abs(at - fine.mean()) <= reach]]))
     prior = np.exp(-0.5 * ((fine - mean) / std) ** 2)
     shown = np.interp(fine, at, learned / learned.max(), left=0, right=0)
     axes.fill_between(fine, prior, color=FAINT, alpha=0.25, linewidth=0)
@@ -159,6 +161,7 @@ def _densities(axes: Any, found: Mapping[str, Any], colour: str, wide: bool) -> 
               label=f"learned, std {found['learned_std']:.3g}")  # fmt: skip
     axes.set_ylim(0, 1.5 if wide else 1.08)
     axes.set_yticks([0, 0.5, 1])
+    axes.locator_params(axis="x", nbins=4)
     axes.set_xlabel("noise on the mask")
     axes.set_ylabel("density / its peak")
 
@@ -180,7 +183,13 @@ def g_history_figure(histories: Mapping[str, Mapping[str, Any]]) -> bytes:
                 panels[1].plot(history["validation_minutes"], history["validation"], color=colour,
                                marker=marker, markersize=3, linewidth=1.2)  # fmt: skip
         panels[0].set_ylabel("g over a mask's pixels")
-        panels[0].set_ylim(bottom=0)
+        lowest = min(min(history["low"]) for history in histories.values())
+        highest = max(max(history["high"]) for history in histories.values())
+        if lowest > 0 and highest / lowest > 30:
+            panels[0].set_yscale("log")
+            panels[0].yaxis.set_major_formatter("{x:g}")
+        else:
+            panels[0].set_ylim(bottom=0)
         if with_scores:
             panels[1].set_ylabel(wrapped("validation PSNR paper, dB", 18))
             panels[1].grid(axis="y", color="#e4e7ee", linewidth=0.8)

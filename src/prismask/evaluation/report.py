@@ -7,12 +7,12 @@ from pathlib import Path
 
 from prismask.errors import ConfigError, OutputExistsError
 from prismask.evaluation.figures import check_available
-from prismask.evaluation.figures_uncertainty import g_history_figure
 from prismask.evaluation.report_analyses import analysis_sections
-from prismask.evaluation.report_blocks import Block, Listing, Page, Picture, Section, Table, Text
+from prismask.evaluation.report_blocks import Block, Listing, Page, Section, Table, Text
 from prismask.evaluation.report_html import html_page
 from prismask.evaluation.report_markdown import markdown_page
 from prismask.evaluation.report_models import model_sections
+from prismask.evaluation.report_pictures import history_picture
 from prismask.evaluation.report_provenance import provenance_sections
 from prismask.evaluation.report_scores import score_sections
 from prismask.evaluation.report_sources import Sources, find_sources
@@ -136,13 +136,7 @@ def _trainings(found: Sources) -> list[Section]:
     if not found.trainings:
         return []
     records = {name: history.to_record() for name, history in found.trainings.items()}
-    picture = Picture(
-        "training",
-        g_history_figure(records),
-        "g over the pixels of a mask during training, from least to largest, and the validation "
-        "score.",
-        "The range of g against minutes of training",
-    )
+    picture = history_picture("training", records)
     rows = [
         [name, *(f"{record['numbers'][key]:.4g}" for key in
                  ("first_min", "first_mean", "first_max", "last_min", "last_mean", "last_max",

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from prismask.evaluation.analyses.store import safe_name
+
 
 @dataclass(frozen=True)
 class Text:
@@ -41,13 +43,17 @@ class Picture:
     """A figure."""
 
     name: str
-    """Without spaces: a file may be called so."""
+    """A file may be called so."""
     png: bytes
     caption: str
     alt: str
     """What one sees, for those who cannot."""
     shows_truth: bool = False
     """Whether true cubes of a data set are pictured: not for publishing."""
+
+    def __post_init__(self) -> None:
+        # Names are made of labels and folders, which may hold anything.
+        object.__setattr__(self, "name", safe_name(self.name))
 
 
 Block = Text | Listing | Table | Picture

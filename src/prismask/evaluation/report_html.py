@@ -38,17 +38,17 @@ figure { margin: 1.2rem 0; background: var(--card); border: 1px solid var(--line
 figure img { display: block; width: auto; max-width: 100%; height: auto; margin: 0 auto;
   border-radius: 4px; background: #fff; }
 figcaption { color: var(--faint); font-size: 0.9rem; margin-top: 0.6rem; max-width: 56rem; }
-figcaption b, caption b { color: var(--ink); }
+figcaption b, .caption b { color: var(--ink); }
 .table { margin: 1.2rem 0; background: var(--card); border: 1px solid var(--line);
-  border-radius: 10px; overflow-x: auto; }
+  border-radius: 10px; }
 table { border-collapse: collapse; min-width: 100%; font-size: 0.88rem; }
-caption { caption-side: top; text-align: left; color: var(--faint); padding: 0.6rem 0.7rem;
-  font-size: 0.9rem; }
+.caption { margin: 0; color: var(--faint); padding: 0.6rem 0.7rem; font-size: 0.9rem;
+  max-width: 56rem; }
 th, td { padding: 0.34rem 0.7rem; border-top: 1px solid var(--line); text-align: right;
   white-space: nowrap; font-variant-numeric: tabular-nums; }
 th { font-weight: 600; }
 th:first-child { text-align: left; position: sticky; left: 0; background: var(--card);
-  max-width: 15rem; white-space: normal; }
+  min-width: 7rem; max-width: 15rem; white-space: normal; }
 .words { text-align: left; white-space: normal; min-width: 16rem; overflow-wrap: anywhere; }
 thead th { color: var(--faint); vertical-align: bottom; }
 thead th.over { text-align: center; border-left: 1px solid var(--line); }
@@ -138,9 +138,11 @@ def _table(table: Table, number: int) -> str:
         over = f"<tr><th></th>{spans}</tr>"
     rows = "".join(f"<tr>{_cells(row, wordy)}</tr>" for row in table.rows)
     note = f'<p class="note">{_inline(table.note)}</p>' if table.note else ""
+    # The caption stays where it is while a wide table is moved sideways below it.
     return (
-        f'<div class="table"><table><caption><b>Table {number}.</b> {_inline(table.caption)}'
-        f"</caption><thead>{over}<tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{note}"
+        f'<div class="table"><p class="caption" id="table-{number}"><b>Table {number}.</b> '
+        f'{_inline(table.caption)}</p><div class="scroll"><table aria-labelledby="table-{number}">'
+        f"<thead>{over}<tr>{head}</tr></thead><tbody>{rows}</tbody></table></div></div>{note}"
     )
 
 

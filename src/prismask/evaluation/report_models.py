@@ -26,6 +26,8 @@ KIND_TEXTS = {
     "none": "none (mask ensemble)",
 }
 
+PAPER_NAMES = {"full": "SRN + GST", "w/o GST": "SRN, w/o GST"}
+
 
 def model_sections(found: Sources) -> list[Section]:
     """Ablation, variance and complexity, from all evaluations together."""
@@ -136,10 +138,11 @@ def _complexity(found: Sources) -> list[Block]:
     for name, cost in COSTS.items():
         days = "–" if cost.training_days is None else f"{cost.training_days:g} d"
         rows.append(
-            [f"{name} (paper)", "RTX 3090", f"{cost.parameters_million:g}",
+            [f"{PAPER_NAMES.get(name, name)} (paper)", "RTX 3090", f"{cost.parameters_million:g}",
              f"{cost.multiply_adds_billion:g}", days, f"{cost.seconds_per_sample:g}", "–"]
         )  # fmt: skip
-    header = ["model", "device", "parameters [M]", "multiply-adds [G]", "training", "s per sample",
+    header = ["model", "device", "parameters [M]", "multiply-adds [G]",
+              "training until these weights", "s per sample",
               "peak memory [GiB]"]  # fmt: skip
     note = (
         "One snapshot at a time, the device's queue drained. “–”: not known, or nothing to count. "

@@ -36,11 +36,14 @@ class AnalysisPictures:
         self.group = next(iter(self.record["groups"]))
         self.group_title = source.group_title(self.group)
         self.models = list(self.record["models"])[:MOST_MODELS]
+        with_results = [label for label in self.models if self._numbers(label)]
+        self.leader = (with_results or self.models)[0]
+        """By whose errors scenes and regions are chosen."""
 
     @cached_property
     def chosen_scenes(self) -> list[str]:
-        """The worst, the middle and the best scene of the first model."""
-        scenes = self._numbers(self.models[0])
+        """The worst, the middle and the best scene of the first model that has any."""
+        scenes = self._numbers(self.leader)
         order = sorted(scenes, key=lambda name: scenes[name].get("psnr_paper") or math.inf)
         if not order:
             return []
@@ -49,7 +52,7 @@ class AnalysisPictures:
     @property
     def choice_text(self) -> str:
         """How scenes and models were chosen."""
-        text = f"the worst, the middle and the best scene of {self.models[0]} by PSNR paper"
+        text = f"the worst, the middle and the best scene of {self.leader} by PSNR paper"
         count = len(self.record["models"])
         return text if count <= MOST_MODELS else f"{text}, and {MOST_MODELS} of {count} models"
 
@@ -77,7 +80,7 @@ class AnalysisPictures:
                 self._name("colour", scene),
                 colours_figure(view),
                 f"{scene}: colour from the spectra, all with one exposure; below, the two framed "
-                f"regions enlarged (white: where {self.models[0]} errs most, yellow: where its "
+                f"regions enlarged (white: where {next(iter(found))} errs most, yellow: where its "
                 "error is in the middle); last, the root mean square error over the bands."
                 f"{missing}",
                 f"Reconstructions of {scene} in colour, enlarged regions and error maps",
@@ -87,7 +90,7 @@ class AnalysisPictures:
                 self._name("bands", scene),
                 bands_figure(view),
                 f"{scene}: single bands in their own colour, each with the brightness scale of "
-                f"{'the truth' if shows else self.models[0]}.",
+                f"{'the truth' if shows else next(iter(found))}.",
                 f"Five bands of {scene} for every model",
                 shows,
             ),
@@ -166,7 +169,7 @@ class AnalysisPictures:
             return []
         return [
             Picture(
-                f"calibration-{self.source.name}-{group}".replace("/", "-"),
+                f"calibration-{self.source.name}-{group}",
                 calibration_figure(found),
                 f"Masks: {self.source.group_title(group)}. Left: share of the truth inside central "
                 "intervals; bars reach from the lowest to the highest scene. Middle: error of "
@@ -187,7 +190,7 @@ class AnalysisPictures:
             return []
         return [
             Picture(
-                f"noise-{self.source.name}".replace("/", "-"),
+                f"noise-{self.source.name}",
                 noise_figure(found),
                 f"Noise on the first mask of {self.group_title}: the prior of ε and what the "
                 "posterior makes of it, g·ε, each relative to its own peak, at the prior's scale "
@@ -200,14 +203,7 @@ class AnalysisPictures:
         """How g moved during training."""
         if not histories:
             return []
-        picture = Picture(
-            f"training-{self.source.name}".replace("/", "-"),
-            g_history_figure(histories),
-            "g over the pixels of a mask during training, from least to largest, and the "
-            "validation score.",
-            "The range of g against minutes of training",
-        )
-        return [picture]
+        return [history_picture(f"training-{self.source.name}", histories)]
 
     def _numbers(self, label: str) -> dict[str, Any]:
         scenes: dict[str, Any] = self.record["models"][label]["groups"][self.group]["scenes"]
@@ -232,7 +228,24 @@ class AnalysisPictures:
         return None if arrays is None else arrays["truth"].astype(np.float32)
 
     def _name(self, kind: str, scene: str) -> str:
-        return f"{kind}-{self.source.name}-{scene}".replace("/", "-").replace(" ", "-")
+        return f"{kind}-{self.source.name}-{scene}"
+
+
+def history_picture(name: str, histories: Mapping[str, Any]) -> Picture:
+    """The range of g during training; validations without a result are counted."""
+    lost = [
+        f"{sum(score is None or not math.isfinite(score) for score in history['validation'])} of "
+        f"{len(history['validation'])} validations of {label} were not finite"
+        for label, history in histories.items()
+        if any(score is None or not math.isfinite(score) for score in history["validation"])
+    ]
+    return Picture(
+        name,
+        g_history_figure(histories),
+        "g over the pixels of a mask during training, from least to largest, and the validation "
+        "score." + (f" **{'; '.join(lost)}.**" if lost else ""),
+        "The range of g against minutes of training",
+    )
 
 
 def _exposure(truth: NDArray[np.float32], wavelengths: Any) -> float:

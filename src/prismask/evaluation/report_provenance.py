@@ -61,10 +61,14 @@ def _models(found: Sources) -> Table:
     for _, source in _all(found):
         for label, facts in source.record["models"].items():
             row = (label, str(facts["kind"]), str(facts["trained_on"]), str(facts["precision"]),
-                   str(facts["identity"])[:64])  # fmt: skip
+                   _short(str(facts["identity"])))  # fmt: skip
             rows[row] = None
     header = ["model", "what", "trained on masks", "precision", "identity (SHA-256 or options)"]
     return Table("Models.", header, [list(row) for row in rows])
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:199]}…"
 
 
 def _conventions(found: Sources) -> list[str]:

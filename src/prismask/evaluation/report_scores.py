@@ -165,8 +165,10 @@ def _paper_layout(record: Mapping[str, Any], table: ScoreTable, group: str) -> T
 
 
 def published_beside(protocol: str, scenes: Sequence[str]) -> dict[str, PublishedScores]:
-    """The paper's methods of this scenario, where its scenes are among ours."""
-    return dict(SCORES.get(protocol, {})) if set(scenes) & set(SCENES) else {}
+    """The paper's methods of this scenario, its own first, where its scenes are among ours."""
+    if not set(scenes) & set(SCENES):
+        return {}
+    return dict(reversed(SCORES.get(protocol, {}).items()))
 
 
 def number_text(metric: str, number: Number | None) -> str:
@@ -197,7 +199,7 @@ def _scene_picture(source: Source, table: ScoreTable, group: str) -> Picture | N
     if not scores:
         return None
     return Picture(
-        f"scores-{source.name}-{group}".replace("/", "-"),
+        f"scores-{source.name}-{group}",
         scene_figure(scores, metric_title(metric)),
         f"{METRICS[metric].label} by scene; bars are one standard deviation over masks"
         f"{' (as published for hollow marks)' if paper is not None else ''}. Convention: "
@@ -223,7 +225,7 @@ def _trial_picture(source: Source) -> Picture | None:
     if not values:
         return None
     return Picture(
-        f"trials-{source.name}".replace("/", "-"),
+        f"trials-{source.name}",
         trial_figure(values, f"{metric_title(metric)}, average over scenes"),
         "One dot is one mask: the average over all scenes of that trial. The dark line is the "
         "mean. How far the dots scatter is what “± std” means.",

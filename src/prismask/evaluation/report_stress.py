@@ -38,9 +38,9 @@ def stress_sections(source: Source) -> list[Section]:
     blocks: list[Block] = [
         Text(
             "The light goes through a camera with one fault; the model is given the nominal mask "
-            f"and dispersion. {metric_title(metric)}, average over {len(source.record['scenes'])} "
-            "scenes, mean ± std over masks. The dotted line marks the size at which nothing is "
-            "wrong; all panels share one scale."
+            f"and dispersion. {metric_title(metric)}, average over scenes "
+            f"({len(source.record['scenes'])} here), mean ± std over masks. The dotted line marks "
+            "the size at which nothing is wrong; all panels share one scale."
         )
     ]
     for group in source.record["groups"]:
@@ -86,7 +86,7 @@ def _group_blocks(source: Source, table: _Stress, group: str) -> list[Block]:
     if panels:
         blocks.append(
             Picture(
-                f"stress-{source.name}-{group}".replace("/", "-"),
+                f"stress-{source.name}-{group}",
                 stress_figure(panels, metric_title(table.metric)),
                 f"Masks: {title}. {metric_title(table.metric)} against the size of one fault that "
                 "the model does not know about; bars are one standard deviation over masks.",

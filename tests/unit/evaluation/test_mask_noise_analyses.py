@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +40,22 @@ def test_moments_are_numpys_even_for_a_tiny_spread_on_a_large_value() -> None:
     assert found.count == 40
     assert found.total == pytest.approx(float(expected.square().mean().sqrt()), rel=1e-4)
     assert found.pixel_std.shape == (8, 8)
+
+
+def test_memory_does_not_grow_with_the_number_of_reconstructions() -> None:
+    alive: list[weakref.ref[Tensor]] = []
+    most = 0
+
+    def cubes() -> Iterator[Tensor]:
+        nonlocal most
+        for number in range(30):
+            cube = torch.full((2, 4, 4), float(number))
+            alive.append(weakref.ref(cube))
+            most = max(most, sum(one() is not None for one in alive))
+            yield cube
+
+    assert spread_of(cubes()).count == 30
+    assert most <= 2
 
 
 def test_one_has_no_spread_and_none_is_refused() -> None:

@@ -33,7 +33,7 @@ from prismask.evaluation.plan import Plan
 from prismask.evaluation.protocol import Group
 from prismask.evaluation.runner import plan_evaluation
 from prismask.evaluation.runs import Progress
-from prismask.evaluation.settings import Settings
+from prismask.evaluation.settings import with_options
 from prismask.models.fast import FastReconstructor
 from prismask.optics.camera import CASSI
 from prismask.optics.masks import MaskRegion
@@ -85,10 +85,12 @@ def analyse(
         raise ConfigError(f"samples is {samples}; give 0 for none, or 2 and more.")
     folder = Path(out)
     refuse_used(folder, overwrite)
-    settings = Settings(
-        protocol, masks, seed, device=device, precision=precision, noise=noise,  # type: ignore[arg-type] # Settings checks the word
-        timing=False, allow_overlap=allow_overlap, resample=resample,
-    )  # fmt: skip
+    options: dict[str, Any] = {
+        "protocol": protocol, "trials": masks, "seed": seed, "device": device,
+        "precision": precision, "noise": noise, "timing": False, "allow_overlap": allow_overlap,
+        "resample": resample,
+    }  # fmt: skip
+    settings = with_options(None, options)
     plan = plan_evaluation(models, settings, data, split, scenes, mask_sources, groups, camera)
     folder.mkdir(parents=True, exist_ok=True)
     record: dict[str, Any] = _Analysis(plan, folder, samples, progress).run()
