@@ -15,17 +15,22 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from prismask.apps.analyse import analyse
 from prismask.apps.evaluate import evaluate, stress
 from prismask.apps.terminal import complain
 from prismask.errors import PrismaskError
 
-COMMANDS: dict[str, Callable[..., int]] = {"evaluate": evaluate, "stress": stress}
+COMMANDS: dict[str, Callable[..., int]] = {
+    "evaluate": evaluate,
+    "stress": stress,
+    "analyse": analyse,
+}
 WRONG_INPUT = 2
 INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """`python -m prismask.evaluation evaluate|stress …`: the exit code."""
+    """`python -m prismask.evaluation evaluate|stress|analyse …`: the exit code."""
     parser = argparse.ArgumentParser(prog="python -m prismask.evaluation")
     subparsers = parser.add_subparsers(dest="command", required=True)
     for name, command in COMMANDS.items():

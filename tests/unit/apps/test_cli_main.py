@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,10 @@ from prismask.apps.info import as_text
 from prismask.errors import FormatError
 
 PRISMASK = [sys.executable, "-m", "prismask"]
-COMMANDS = ("demo", "info", "simulate", "reconstruct", "render", "evaluate-pair", "convert")
+COMMANDS = (
+    "demo", "info", "simulate", "reconstruct", "render", "evaluate-pair", "convert", "train",
+    "models", "calibrate", "evaluate", "stress", "analyse", "report", "view", "serve",
+)  # fmt: skip
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,11 +48,13 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    # Its own processor time: what it takes on a free core, whatever else runs beside the tests.
     times = []
     for _ in range(5):
-        started = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([*PRISMASK, "--help"], capture_output=True, check=True)
-        times.append(time.perf_counter() - started)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(times) < 0.5
     code = (
         "import sys; from prismask.apps import cli; cli.run(['--help']);"

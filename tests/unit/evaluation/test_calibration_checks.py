@@ -124,6 +124,14 @@ def test_sparsification_by_hand() -> None:
     assert found.ause == pytest.approx(0.25 * (math.sqrt(2) - math.sqrt(0.5)) / whole)
 
 
+def test_areas_are_those_of_trapezoids() -> None:
+    found = sparsify(torch.tensor([2.0, 1.0]), torch.tensor([1.0, 2.0]), 2)
+    whole = math.sqrt(2.5)
+    assert found.ause == pytest.approx(0.5 * (2 - 1) / whole / 2)
+    assert found.chance == pytest.approx(0.5 * (1 - 1 / whole) / 2)
+    assert found.relative > 1
+
+
 def test_no_error_at_all() -> None:
     perfect = sparsify(torch.zeros(10), torch.rand(10))
     assert math.isnan(perfect.relative)
