@@ -164,6 +164,8 @@ def test_interruption_leaves_no_file_and_says_130(folder: Path) -> None:
     process = subprocess.Popen(
         [*PRISMASK, "demo", "--out", "page", "--iterations", "100000"],
         cwd=folder, stderr=subprocess.PIPE, text=True,
+        # A shell that runs the tests in the background has it ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     assert process.stderr is not None
     for line in process.stderr:

@@ -70,7 +70,7 @@ def test_own_weights_with_samples(folder: Path) -> None:
     model = create_model("srn", bands=28, mask_posterior="gst", seed=0, width=8, blocks=1)
     save_weights(model, folder / "tiny.safetensors", {"name": "tiny", "step_px": 2.0})
     with tiny_web.running(folder, "serve", "--model", str(folder / "tiny.safetensors")) as (c, _):
-        assert c.get("/api/about").json()["models"] == ["tiny"]
+        assert "tiny" in c.get("/api/about").json()["models"]
         # The path that the server knows is nothing a visitor may name.
         refused = tiny_web.submit(c, folder, model=folder / "tiny.safetensors")
         assert (refused.status_code, "unknown model" in refused.text) == (422, True)
