@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from prismask.apps.terminal import complain, remark, say
 from prismask.errors import MissingPartError, PrismaskError
@@ -21,24 +21,11 @@ LOST_PEER = 3
 SECONDS_BETWEEN_LINES = 2.0
 
 
-class _Named:
-    """Stands in for cyclopts' Parameter: `--set` cannot be the name of a Python argument here."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-
-try:
-    from cyclopts import Parameter as _Parameter
-except ImportError:
-    _Parameter = _Named  # type: ignore[assignment, misc]
-
-
 def train(
     config: Path,
     /,
     *,
-    overrides: Annotated[list[str] | None, _Parameter(name="--set")] = None,
+    set_: list[str] | None = None,
     out: Path | None = None,
     resume: bool = False,
     stop_after: str = "",
@@ -49,7 +36,7 @@ def train(
     ----------
     config
         A TOML file, such as configs/smoke.toml.
-    overrides
+    set_
         Changes to the file, as in --set schedule.batch=4; may be repeated.
     out
         Run folder. [default: runs/NAME]
@@ -59,7 +46,7 @@ def train(
         Pause with a checkpoint after this time, as in 9min; --resume goes on.
     """
     outcome = run_training(
-        config, overrides=overrides or (), out=out, resume=resume, stop_after=stop_after
+        config, overrides=set_ or (), out=out, resume=resume, stop_after=stop_after
     )
     say(f"{'finished' if outcome.finished else 'paused'}: {outcome.folder}")
     return 0
@@ -95,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line of `python -m prismask.training`, alone or under torchrun."""
     parser = argparse.ArgumentParser(prog="python -m prismask.training")
     parser.add_argument("config", type=Path, help="a TOML file, such as configs/smoke.toml")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="set_")
     parser.add_argument("--out", type=Path, help="run folder (default: runs/NAME)")
     parser.add_argument("--resume", action="store_true", help="go on from the folder's checkpoint")
     parser.add_argument("--stop-after", default="", metavar="TIME", help="pause after e.g. 9min")

@@ -11,9 +11,6 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
-PHASE_COLOURS = {"phi": "#ee7733", "warmup": "#bbbbbb"}
-"""Background of φ-phases and of the warm-up."""
-
 
 def draw_curves(metrics: Path, picture: Path) -> None:
     """Loss, validation PSNR and the range of g against minutes."""

@@ -41,11 +41,11 @@ from prismask.evaluation.tables import (
 )
 from prismask.evaluation.timing import measure_cost
 from prismask.evaluation.trials import Bench, Workload
+from prismask.models.devices import choose_device
 from prismask.optics.camera import CASSI
 from prismask.optics.masks import MaskRegion
 from prismask.scenes.atomic import write_beside
 from prismask.scenes.records import Cube, Mask
-from prismask.training.setup import choose_device
 
 log = logging.getLogger(__name__)
 

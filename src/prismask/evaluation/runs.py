@@ -23,8 +23,8 @@ from prismask.evaluation.engine import run_cells
 from prismask.evaluation.journal import Journal
 from prismask.evaluation.metrics import METRICS
 from prismask.evaluation.plan import Plan
+from prismask.models.provenance import commit, device_name, versions
 from prismask.scenes.atomic import write_beside
-from prismask.training.setup import commit, device_name, versions
 
 log = logging.getLogger(__name__)
 
@@ -34,18 +34,23 @@ Progress = Callable[[int, int, Mapping[str, Any]], None]
 """`progress(done, total, info)`: cells, counted over the whole run, and the model of the last."""
 
 
-def read_run(folder: str | Path) -> dict[str, Any]:
-    """The record of a run folder."""
-    path = Path(folder) / RECORD
+def read_record(folder: str | Path, name: str, wanted: str, what: str) -> dict[str, Any]:
+    """The JSON record `name` of a result folder, if it is there and of the `wanted` format."""
+    path = Path(folder) / name
     if not path.is_file():
-        raise FormatError(f"{folder} holds no evaluation: it has no {RECORD}.")
+        raise FormatError(f"{folder} holds no {what}: it has no {name}.")
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise FormatError(f"{path} is not JSON: {error}.") from error
-    if record.get("format") != FORMAT:
-        raise FormatError(f"{path} has format {record.get('format')!r}; this reads {FORMAT!r}.")
+    if record.get("format") != wanted:
+        raise FormatError(f"{path} has format {record.get('format')!r}; this reads {wanted!r}.")
     return record
+
+
+def read_run(folder: str | Path) -> dict[str, Any]:
+    """The record of a run folder."""
+    return read_record(folder, RECORD, FORMAT, "evaluation")
 
 
 def earlier_record(out: str | Path | None, resume: bool) -> dict[str, Any] | None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import torch
-
-from prismask import __version__
 from prismask.inference.checks import Finding
 from prismask.inference.look import Look
 from prismask.inference.selfcheck import Residual
+from prismask.models.provenance import versions
 from prismask.optics.camera import CASSI
 from prismask.optics.simulate import camera_attrs
 from prismask.scenes.records import Mask, Measurement
@@ -24,12 +20,7 @@ def sources(measurement: Measurement, mask: Mask, camera: CASSI) -> dict[str, An
         "measurement_hash": measurement.hash,
         "mask_hash": mask.hash,
         **camera_attrs(camera),
-        "versions": {
-            "prismask": __version__,
-            "torch": str(torch.__version__),
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
+        "versions": versions(),
     }
     for name, record in (("measurement_source", measurement), ("mask_source", mask)):
         if "source" in record.attrs:

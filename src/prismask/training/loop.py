@@ -10,7 +10,6 @@ One mask m codes a batch; the network is shown m' = m + g_φ(m) ⊙ ε, a fresh 
 from __future__ import annotations
 
 import json
-import logging
 import math
 import time
 from collections.abc import Callable
@@ -38,8 +37,6 @@ from prismask.training.state import (
     set_rates,
     update_average,
 )
-
-log = logging.getLogger(__name__)
 
 Report = Callable[[dict[str, Any]], None]
 """Receives one dictionary a logged step or validation."""

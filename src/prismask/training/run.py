@@ -12,12 +12,13 @@ from typing import Any
 import torch
 
 from prismask.errors import OutputExistsError
+from prismask.models.devices import choose_device
 from prismask.training.batches import BatchMaker, seed_of
 from prismask.training.checkpoint import load_checkpoint
 from prismask.training.config import TrainConfig, to_toml
 from prismask.training.distributed import World, join_world, leave_world
 from prismask.training.loop import Report, Training, Validate, fit
-from prismask.training.setup import Prepared, build_model, choose_device, prepare
+from prismask.training.setup import Prepared, build_model, prepare
 from prismask.training.state import TrainState, new_state
 
 log = logging.getLogger(__name__)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prismask import __version__
 from prismask.errors import ConfigError
-from prismask.models.devices import choose_device as choose_device
 from prismask.models.network import Reconstructor
+from prismask.models.provenance import commit, device_name, versions
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
@@ -180,36 +177,3 @@ def _mask_record(region: MaskRegion | None, config: TrainConfig) -> dict[str, An
             "columns": list(region.columns),
         }
     return facts
-
-
-def versions() -> dict[str, str]:
-    """What computed it."""
-    return {
-        "prismask": __version__,
-        "torch": str(torch.__version__),
-        "numpy": np.__version__,
-        "python": platform.python_version(),
-    }
-
-
-def commit() -> str:
-    """The commit this code was run from, with a + when files were changed; else "unknown"."""
-    here = Path(__file__).resolve().parent
-    try:
-        head = subprocess.run(
-            ["git", "-C", str(here), "describe", "--always", "--dirty=+", "--abbrev=12"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return "unknown"
-    return head.stdout.strip() or "unknown"
-
-
-def device_name(device: torch.device) -> str:
-    """What people call the device."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return platform.processor() or device.type

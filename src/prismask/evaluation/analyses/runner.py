@@ -35,11 +35,11 @@ from prismask.evaluation.runner import plan_evaluation
 from prismask.evaluation.runs import Progress
 from prismask.evaluation.settings import with_options
 from prismask.models.fast import FastReconstructor
+from prismask.models.provenance import commit, device_name, versions
 from prismask.optics.camera import CASSI
 from prismask.optics.masks import MaskRegion
 from prismask.optics.simulate import camera_attrs
 from prismask.scenes.records import Cube, Mask
-from prismask.training.setup import commit, device_name, versions
 
 log = logging.getLogger(__name__)
 

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismask.errors import FormatError, OutputExistsError
+from prismask.evaluation.runs import read_record
 from prismask.scenes.atomic import write_beside
 
 FORMAT = "prismask-analysis-1"
@@ -73,16 +74,7 @@ def write_record(folder: Path, record: Mapping[str, Any]) -> None:
 
 def read_analysis(folder: str | Path) -> dict[str, Any]:
     """The record of an analysis."""
-    path = Path(folder) / RECORD
-    if not path.is_file():
-        raise FormatError(f"{folder} holds no analysis: it has no {RECORD}.")
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise FormatError(f"{path} is not JSON: {error}.") from error
-    if record.get("format") != FORMAT:
-        raise FormatError(f"{path} has format {record.get('format')!r}; this reads {FORMAT!r}.")
-    return record
+    return read_record(folder, RECORD, FORMAT, "analysis")
 
 
 def plain(value: Any) -> Any:
