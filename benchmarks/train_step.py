@@ -1,6 +1,6 @@
 """Speed of training and inference of SRN + GST on one device.
 
-    python benchmarks/train_step.py [--json FILE] [--batches 8 16 32] [--quick]
+    python benchmarks/train_step.py [--json FILE] [--batches 8 16 32]
 
 Prints milliseconds per 256×256 sample, the share of the device's measured bf16 matrix peak and
 the peak memory. The peak is measured in the same run. On a CPU it compares inference with the
@@ -43,17 +43,24 @@ PROTOTYPE_MS = 1.67  # a plain compiled prototype of the same network on one H20
 PUBLIC_MS = 8.4  # the authors' public code on the same card
 
 
-def timed(function: Any, device: torch.device, repeats: int, warmup: int = 3) -> float:
-    """Median seconds of a call, synchronised."""
+def timed(
+    function: Any, device: torch.device, repeats: int, warmup: int = 3, block: int = 1
+) -> float:
+    """Median seconds of a call, synchronised after each `block` of calls.
+
+    A training never waits between steps, so the host prepares the next one while the device is
+    busy; blocks of several steps measure that.
+    """
     for _ in range(warmup):
         function()
     seconds = []
     for _ in range(repeats):
         synchronise(device)
         start = time.perf_counter()
-        function()
+        for _ in range(block):
+            function()
         synchronise(device)
-        seconds.append(time.perf_counter() - start)
+        seconds.append((time.perf_counter() - start) / block)
     return sorted(seconds)[len(seconds) // 2]
 
 
@@ -71,7 +78,14 @@ def matrix_peak(device: torch.device) -> float:
     return 2 * size**3 / seconds / 1e12
 
 
-def stepper(batch: int, compiled: bool, device: torch.device, size: int, backbone: str) -> Stepper:
+MODES = {
+    "eager": {"compile": False},
+    "compiled": {"compile": True},
+    "compiled, replayed": {"compile": True, "graphs": True},
+}
+
+
+def stepper(batch: int, mode: str, device: torch.device, size: int, backbone: str) -> Stepper:
     """A ready training step on random scenes."""
     config = from_table(
         {
@@ -79,7 +93,7 @@ def stepper(batch: int, compiled: bool, device: torch.device, size: int, backbon
             "model": {"backbone": backbone},
             "posterior": {"kind": "gst"},
             "schedule": {"batch": batch},
-            "speed": {"compile": compiled},
+            "speed": MODES[mode],
         }
     )
     camera = CASSI.from_step()
@@ -96,23 +110,26 @@ def training_rows(device: torch.device, batches: list[int], size: int, backbone:
     camera = CASSI.from_step()
     model = create_model(backbone, mask_posterior="gst")
     operations = 2 * 3 * count_multiply_adds(model, camera, (size, size))
-    for compiled in (False, True):
+    modes = list(MODES)[: 3 if device.type == "cuda" else 2]
+    for mode in modes:
         for batch in batches:
             if device.type == "cuda":
                 torch.cuda.empty_cache()
                 torch.cuda.reset_peak_memory_stats()
             start = time.perf_counter()
-            step = stepper(batch, compiled, device, size, backbone)
+            step = stepper(batch, mode, device, size, backbone)
             for phase in ("theta", "phi"):
                 step(phase)
                 synchronise(device)
                 first = time.perf_counter() - start
-                repeats = 12 if device.type == "cuda" else 1
-                seconds = timed(partial(step, phase), device, repeats, 3 if repeats > 1 else 0)
+                blocks = {"repeats": 5, "warmup": 3, "block": 10}
+                once = {"repeats": 1, "warmup": 0}
+                how = blocks if device.type == "cuda" else once
+                seconds = timed(partial(step, phase), device, **how)
                 per_sample = seconds / batch
                 yield {
                     "what": f"train {backbone}+gst {phase}",
-                    "mode": "compiled" if compiled else "eager",
+                    "mode": mode,
                     "batch": batch,
                     "ms_per_sample": per_sample * 1e3,
                     "share_of_peak": operations
@@ -164,10 +181,6 @@ def inference_rows(device: torch.device, batches: list[int], size: int, backbone
 def psnr_loss(error: float, peak: float, level: float) -> float:
     own = (peak * 10 ** (-level / 20)) ** 2
     return 10 * math.log10((own + error**2) / own)
-
-
-def shown(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def peak_memory(device: torch.device) -> float | None:

@@ -18,7 +18,7 @@ import torch
 from tiny_training import tiny_config
 
 from prismask.errors import DivergedError, OutputExistsError, WeightsError
-from prismask.models.weights import load_weights
+from prismask.models.weights import load_weights, save_weights
 from prismask.training import loop
 from prismask.training.checkpoint import load_checkpoint
 from prismask.training.config import TrainConfig, with_changes
@@ -279,3 +279,35 @@ def test_a_rank_that_dies_ends_the_others(tmp_path: Path) -> None:
     state = new_state(build_model(config, torch.device("cpu")), config)
     load_checkpoint(checkpoint, state, config)
     assert state.step > 0
+
+
+def test_a_run_goes_on_from_another_s_weights(tmp_path: Path) -> None:
+    first = train(tiny_config(), tmp_path / "first")
+    save_weights(first.state.model, tmp_path / "w.safetensors", {"name": "first", "step": 48})
+    more = tiny_config(model={"start_from": str(tmp_path / "w.safetensors")})
+    started = build_model(more, torch.device("cpu"))
+    stored = load_weights(tmp_path / "w.safetensors")
+    assert same_weights(started.state_dict(), stored.state_dict())
+    train(more, tmp_path / "second")
+    record = json.loads((tmp_path / "second" / "run.json").read_text())
+    assert record["started_from"]["name"] == "first"
+    assert record["started_from"]["sha256"] == stored.record["sha256"]
+
+
+def test_weights_to_go_on_from_may_lack_a_variance_network(tmp_path: Path) -> None:
+    alone = tiny_config(posterior={"kind": "none"}, schedule={"mode": "plain"})
+    save_weights(build_model(alone, torch.device("cpu")), tmp_path / "w.safetensors", {})
+    more = tiny_config(seed=5, model={"start_from": str(tmp_path / "w.safetensors")})
+    started = build_model(more, torch.device("cpu"))
+    fresh = build_model(tiny_config(seed=5), torch.device("cpu"))
+    assert same_weights(started.posterior.state_dict(), fresh.posterior.state_dict())
+    assert not same_weights(started.backbone.state_dict(), fresh.backbone.state_dict())
+
+
+def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
+    save_weights(build_model(tiny_config(), torch.device("cpu")), tmp_path / "w.safetensors", {})
+    more = tiny_config(
+        model={"backbone": "srn+", "start_from": str(tmp_path / "w.safetensors")},
+    )
+    with pytest.raises(WeightsError, match=r"holds inputs .*'backprojection'.*'normalised'"):
+        build_model(more, torch.device("cpu"))

@@ -8,13 +8,15 @@ on CPUs that multiply it natively.
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from prismask.models.inputs import network_input
-from prismask.models.network import Reconstructor, run_backbone
+from prismask.models.network import Reconstructor, run_backbone, wants_physics
+from prismask.models.replay import Replayed
 from prismask.optics.camera import CASSI, as_mask_batch
 
 Precision = Literal["auto", "float32", "half"]
@@ -50,6 +52,7 @@ class FastReconstructor:
             backbone = backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.backbone = backbone
         self.record: dict[str, Any] = self.model.record
+        self._replayed = Replayed()
 
     @torch.inference_mode()
     def __call__(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
@@ -62,4 +65,13 @@ class FastReconstructor:
         """f_θ(y, m') for exactly this mask."""
         seen = network_input(self.model.inputs, measurement, mask, camera)
         seen = seen.to(self.dtype, memory_format=torch.channels_last)
-        return run_backbone(self.backbone, seen, measurement, mask, camera).float()
+        if wants_physics(self.backbone):
+            run = partial(_run_with_physics, self.backbone, camera)
+            return self._replayed(run, camera, seen, measurement, mask).float()
+        return self._replayed(self.backbone, None, seen).float()
+
+
+def _run_with_physics(
+    backbone: nn.Module, camera: CASSI, seen: Tensor, measurement: Tensor, mask: Tensor
+) -> Tensor:
+    return run_backbone(backbone, seen, measurement, mask, camera)

@@ -25,9 +25,15 @@ WIDTH = 36
 
 def full_precision(device: torch.device) -> AbstractContextManager[object]:
     """A block in which autocast is off, on devices that have it at all."""
-    if not torch.amp.is_autocast_available(device.type):
+    if not _has_autocast(device.type):
         return nullcontext()
     return torch.autocast(device.type, torch.bfloat16, enabled=False)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]  # torch gives it no type
+def _has_autocast(device_type: str) -> bool:
+    # Without the decorator a compiler would break the graph here and compile its pieces anew.
+    return torch.amp.is_autocast_available(device_type)
 
 
 class GraphAttention(nn.Module):

@@ -70,6 +70,37 @@ def read_record(path: Path | str) -> dict[str, Any]:
 def load_weights(path: Path | str) -> Reconstructor:
     """Build the network a weights file describes and fill it; `model.record` is the file's."""
     path = Path(path)
+    record, tensors = _read(path)
+    model = from_record(record)
+    _fill(model, tensors, path)
+    model.record = record
+    return model.eval()
+
+
+def fill_from(model: Reconstructor, path: Path | str) -> None:
+    """Put a file's weights into a model that is to be trained on.
+
+    The backbones must be the same. A variance network is taken over where both have one of the
+    same kind, and stays as it is otherwise: with and without one, the backbone is the same.
+    """
+    path = Path(path)
+    record, tensors = _read(path)
+    for key in ("backbone", "bands", "inputs"):
+        wanted, found = model.record[key], record[key]
+        if wanted != found:
+            raise WeightsError(
+                f"{path} holds {key} {found!r}, the network to train has {wanted!r}. "
+                "Start from weights of the same network, or leave model.start_from empty."
+            )
+    own = model.state_dict()
+    if record["posterior"].get("kind") != model.record["posterior"].get("kind"):
+        tensors = {n: v for n, v in tensors.items() if not n.startswith("posterior.")}
+        tensors |= {n: v for n, v in own.items() if n.startswith("posterior.")}
+    _fill(model, tensors, path)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Record and tensors of a file, checked against each other."""
     record = read_record(path)
     missing = [key for key in (*ARCHITECTURE, "sha256") if key not in record]
     if missing:
@@ -78,10 +109,7 @@ def load_weights(path: Path | str) -> Reconstructor:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     if tensors_hash(tensors) != record["sha256"]:
         raise WeightsError(f"{path} is damaged: its values do not match its record's SHA-256.")
-    model = from_record(record)
-    _fill(model, tensors, path)
-    model.record = record
-    return model.eval()
+    return record, tensors
 
 
 def tensors_hash(tensors: dict[str, Tensor]) -> str:

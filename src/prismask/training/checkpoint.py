@@ -25,7 +25,7 @@ from prismask.training.config import TrainConfig, difference, from_table
 from prismask.training.state import TrainState
 
 FORMAT = "prismask-checkpoint-1"
-FREE_TO_CHANGE = ("output.", "speed.device", "speed.compile", "data.folder")
+FREE_TO_CHANGE = ("output.", "speed.device", "speed.compile", "speed.graphs", "data.folder")
 """Keys that may differ between a checkpoint and the run that takes it up."""
 
 

@@ -88,6 +88,8 @@ class ModelConfig:
     """What it sees; empty: the backbone's own choice."""
     options: dict[str, Any] = field(default_factory=dict)
     """Passed to the backbone (width, blocks, …)."""
+    start_from: str = ""
+    """A weights file to go on from instead of random weights: more training, or another camera."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,9 @@ class SpeedConfig:
     """"float32", "bf16", or "auto": bf16 on CUDA, float32 elsewhere."""
     compile: bool = False
     """`torch.compile` the network; pays from a few minutes of training on."""
+    graphs: bool = False
+    """With `compile`, on CUDA: replay the network as CUDA graphs, so that small crops do not wait
+    for Python."""
     ema: float = 0.0
     """Decay of an exponential average of θ that is validated and kept; 0: off."""
 

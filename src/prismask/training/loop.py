@@ -26,7 +26,7 @@ from prismask.models.weights import save_weights
 from prismask.optics.camera import CASSI
 from prismask.training.batches import Batch, BatchMaker
 from prismask.training.checkpoint import save_checkpoint
-from prismask.training.config import TrainConfig, parse_budget
+from prismask.training.config import SpeedConfig, TrainConfig, parse_budget
 from prismask.training.distributed import World, agree, average_gradients, mean_over_world
 from prismask.training.losses import as_squared_error, reconstruction_loss
 from prismask.training.schedule import Phase, phase_of_epoch, rate_factor, steps_per_epoch
@@ -99,10 +99,10 @@ class Stepper:
         speed = run.config.speed
         on_gpu = run.device.type == "cuda"
         self.half = speed.precision == "bf16" or (speed.precision == "auto" and on_gpu)
-        compiled = _compiled if speed.compile else _as_it_is
         # One graph from the snapshot to the loss: what lies between convolutions is fused.
-        self.loss_of = compiled(self._loss_of)
-        self.mask_std_of = compiled(self._mask_std_of)
+        self.loss_of = _compiled(self._loss_of, speed, replay=on_gpu)
+        # Never replayed: its result is still read after the network's replay began.
+        self.mask_std_of = _compiled(self._mask_std_of, speed, replay=False)
         self.check_every = run.config.output.log_every if on_gpu else 1
 
     def __call__(self, phase: Phase) -> dict[str, Tensor]:
@@ -200,12 +200,16 @@ class Stepper:
         )
 
 
-def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    return torch.compile(function, dynamic=False)
-
-
-def _as_it_is(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
+def _compiled(
+    function: Callable[..., Any], speed: SpeedConfig, *, replay: bool
+) -> Callable[..., Any]:
+    """The function as `speed` wants it: as it is, compiled, or compiled and replayed."""
+    if not speed.compile:
+        return function
+    options: dict[str, Any] | None = (
+        {"triton.cudagraphs": True} if speed.graphs and replay else None
+    )
+    return torch.compile(function, dynamic=False, options=options)
 
 
 class Clock:

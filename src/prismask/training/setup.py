@@ -14,6 +14,7 @@ from prismask.errors import ConfigError
 from prismask.models.network import Reconstructor
 from prismask.models.provenance import commit, device_name, versions
 from prismask.models.registry import create_model
+from prismask.models.weights import fill_from, read_record
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.mask_sets import check_disjoint
@@ -68,6 +69,7 @@ def prepare(config: TrainConfig, device: torch.device) -> Prepared:
         "versions": versions(),
         "commit": commit(),
         "device": device_name(device),
+        **_origin(config),
     }
     return Prepared(
         camera,
@@ -80,7 +82,7 @@ def prepare(config: TrainConfig, device: torch.device) -> Prepared:
 
 
 def build_model(config: TrainConfig, device: torch.device) -> Reconstructor:
-    """The configured network with its seeded start."""
+    """The configured network with its seeded start, or with the weights it goes on from."""
     posterior = config.posterior.as_dict()
     model = create_model(
         config.model.backbone,
@@ -91,6 +93,8 @@ def build_model(config: TrainConfig, device: torch.device) -> Reconstructor:
         seed=seed_of(config.seed, "weights"),
         **config.model.options,
     )
+    if config.model.start_from:
+        fill_from(model, config.model.start_from)
     model.to(device)
     if device.type == "cuda":
         # Convolutions in bf16 run on tensor cores in this layout.
@@ -161,6 +165,15 @@ def _fabricated(config: TrainConfig, size: tuple[int, int]) -> Tensor:
         for _ in range(config.masks.fabricated_count)
     ]
     return torch.stack(made)
+
+
+def _origin(config: TrainConfig) -> dict[str, Any]:
+    """What is known of the weights a run goes on from, with everything they went on from."""
+    if not config.model.start_from:
+        return {}
+    before = read_record(config.model.start_from)
+    told = ("name", "sha256", "step", "seconds", "commit", "masks", "started_from")
+    return {"started_from": {key: before[key] for key in told if key in before}}
 
 
 def _mask_record(region: MaskRegion | None, config: TrainConfig) -> dict[str, Any]:

@@ -1,0 +1,74 @@
+"""Record a network's GPU kernels once a shape, then replay them.
+
+A small snapshot keeps a GPU busy for less time than Python needs to start its kernels. A CUDA
+graph starts them all at once. The first call of a shape runs as usual (most shapes come once),
+the second records, later ones replay. Elsewhere than on CUDA nothing is recorded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+log = logging.getLogger(__name__)
+
+MOST_SHAPES = 4
+"""Recordings kept at once; each holds the memory of one pass."""
+LARGEST = 2**27
+"""Input elements above which kernels last longer than their starts, so nothing is gained."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A graph with the tensors it reads and writes."""
+
+    graph: torch.cuda.CUDAGraph
+    inputs: tuple[Tensor, ...]
+    output: Tensor
+
+    def __call__(self, *given: Tensor) -> Tensor:
+        """Replay on new values."""
+        for place, values in zip(self.inputs, given, strict=True):
+            place.copy_(values)
+        self.graph.replay()
+        # The next replay writes to the same memory.
+        return self.output.clone()
+
+
+class Replayed:
+    """A function of CUDA tensors → tensor, recorded for the shapes that come again."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Hashable, int] = {}
+        self._recordings: dict[Hashable, Recording | None] = {}
+
+    def __call__(self, function: Callable[..., Tensor], what: Hashable, *given: Tensor) -> Tensor:
+        """`function(*given)`; `what` names everything else that the result depends on."""
+        if not all(t.is_cuda for t in given) or sum(t.numel() for t in given) > LARGEST:
+            return function(*given)
+        key = (what, tuple((t.shape, t.dtype, t.stride(), t.device) for t in given))
+        if key not in self._recordings:
+            self._counts[key] = self._counts.get(key, 0) + 1
+            if self._counts[key] < 2 or len(self._recordings) >= MOST_SHAPES:
+                return function(*given)
+            self._recordings[key] = _record(function, given)
+        recording = self._recordings[key]
+        return function(*given) if recording is None else recording(*given)
+
+
+def _record(function: Callable[..., Tensor], given: tuple[Tensor, ...]) -> Recording | None:
+    """One recording, or None where the function does something a graph cannot hold."""
+    inputs = tuple(t.clone() for t in given)
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph):
+            output = function(*inputs)
+    except RuntimeError as reason:
+        log.info("this network cannot be recorded as a CUDA graph: %s", reason)
+        torch.cuda.synchronize()
+        return None
+    return Recording(graph, inputs, output)
