@@ -107,6 +107,16 @@ class Contender:
         masks = self.record.get("masks")
         return masks if isinstance(masks, Mapping) else None
 
+    @property
+    def earlier_trainings(self) -> tuple[Mapping[str, Any], ...]:
+        """Records of the weights that the training went on from, the latest first."""
+        found: list[Mapping[str, Any]] = []
+        before = self.record.get("started_from")
+        while isinstance(before, Mapping):
+            found.append(before)
+            before = before.get("started_from")
+        return tuple(found)
+
 
 def read_entries(models: Models) -> list[Entry]:
     """Understand the names; weights records are read, nothing is built."""

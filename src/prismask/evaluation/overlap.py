@@ -57,7 +57,18 @@ def judge_all(
 
 def judge(contender: Contender, group: Group, protocol: str) -> tuple[Verdict, str]:
     """How the group's masks relate to the contender's training masks, and the reason."""
-    facts = contender.training_masks
+    earlier = [record.get("masks") for record in contender.earlier_trainings]
+    verdicts = [
+        _judge_masks(facts, group, protocol) for facts in (contender.training_masks, *earlier)
+    ]
+    # What was seen in an earlier training stays seen: the gravest verdict counts.
+    order: tuple[Verdict, ...] = ("overlap", "unknown", "same mask", "")
+    return min(verdicts, key=lambda found: order.index(found[0]))
+
+
+def _judge_masks(
+    facts: Mapping[str, Any] | None, group: Group, protocol: str
+) -> tuple[Verdict, str]:
     if facts is None:
         return "unknown", ""
     trained = training_entry(facts)
@@ -84,11 +95,13 @@ def training_entry(facts: Mapping[str, Any]) -> MaskEntry | None:
 
 def trained_scenes(contender: Contender, scenes: Iterable[str]) -> list[str]:
     """Test scenes that the contender's record lists as training scenes."""
-    data = contender.record.get("data", {})
-    # Made-up scenes have names too, but every run makes its own.
-    if data.get("source") == "synthetic":
-        return []
-    return sorted(set(data.get("train", ())) & set(scenes))
+    seen: set[str] = set()
+    for record in (contender.record, *contender.earlier_trainings):
+        data = record.get("data", {})
+        # Made-up scenes have names too, but every run makes its own.
+        if data.get("source") != "synthetic":
+            seen.update(data.get("train", ()))
+    return sorted(seen & set(scenes))
 
 
 def trained_on(contender: Contender) -> str:

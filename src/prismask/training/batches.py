@@ -18,6 +18,7 @@ from prismask.optics.camera import CASSI
 from prismask.training.config import DataConfig
 from prismask.training.crops import CropPlan, SceneBank, draw_plan, to_device
 from prismask.training.masks import MaskSource
+from prismask.training.repaint import NUMBERS, repaint
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class BatchMaker:
     @torch.no_grad()
     def make(self, step: int) -> Batch:
         """This process's part of the batch of step `step`."""
-        cube = self.scenes.cut(self.plan(step).slice(self.part))
+        cube = self._repainted(self.scenes.cut(self.plan(step).slice(self.part)), step)
         self._device.manual_seed(seed_of(self.seed, "masks", step))
         mask = self.masks.draw(self.count, self._host, self._device)
         if mask.shape[0] > 1:
@@ -80,6 +81,13 @@ class BatchMaker:
     def noise_generator(self, step: int, what: str) -> torch.Generator:
         """The device generator, set to what step `step` uses for `what`."""
         return self._device.manual_seed(seed_of(self.seed, what, step))
+
+    def _repainted(self, cube: Tensor, step: int) -> Tensor:
+        if self.config.repaint <= 0:
+            return cube
+        numbers = torch.Generator().manual_seed(seed_of(self.seed, "paint", step))
+        drawn = torch.randn(self.count, *NUMBERS, generator=numbers)[self.part]
+        return repaint(cube, drawn * self.config.repaint)
 
     def _with_noise(self, measurement: Tensor) -> Tensor:
         low, high = self.config.noise_std

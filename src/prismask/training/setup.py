@@ -172,7 +172,7 @@ def _origin(config: TrainConfig) -> dict[str, Any]:
     if not config.model.start_from:
         return {}
     before = read_record(config.model.start_from)
-    told = ("name", "sha256", "step", "seconds", "commit", "masks", "started_from")
+    told = ("name", "sha256", "step", "seconds", "commit", "data", "masks", "started_from")
     return {"started_from": {key: before[key] for key in told if key in before}}
 
 

@@ -10,7 +10,7 @@ from small_workload import SIDE, mask, region
 
 from prismask.errors import ConfigError, OverlapError, ShapeError
 from prismask.evaluation.contenders import Contender
-from prismask.evaluation.overlap import judge, judge_all, trained_on
+from prismask.evaluation.overlap import judge, judge_all, trained_on, trained_scenes
 from prismask.evaluation.protocol import draw_groups
 from prismask.optics.masks import MaskRegion
 
@@ -133,6 +133,19 @@ def test_scenes_that_were_trained_on_are_refused_too() -> None:
         judge_all([model], [group], ["beads", "cloth"], "many-to-many")
     verdicts, _ = judge_all([model], [group], ["beads"], "many-to-many", allow=True)
     assert verdicts["net", "lab"] == "overlap"
+
+
+def test_what_an_earlier_training_saw_stays_seen() -> None:
+    upper, lower, _ = parts()
+    drawn = draw_groups({"lower": lower}, "many-to-many", 3, SIZE, 0)["lower"]
+    data = {"source": "cave", "train": ["beads"]}
+    first = trained(lower, data=data)
+    second = trained(upper, started_from=dict(first.record))
+    third = trained(upper, started_from=dict(second.record))
+    assert judge(trained(upper), drawn, "many-to-many")[0] == ""
+    for model in (second, third):
+        assert judge(model, drawn, "many-to-many")[0] == "overlap"
+        assert trained_scenes(model, ["beads", "cloth"]) == ["beads"]
 
 
 def test_training_masks_in_words() -> None:
