@@ -56,5 +56,9 @@ class DeviceError(PrismaskError, RuntimeError):
     """The device asked for is not available."""
 
 
+class WorkerLostError(DeviceError):
+    """A worker process died, or a cluster cannot be reached."""
+
+
 class DivergedError(PrismaskError, ArithmeticError):
     """A loss or a reconstruction stopped being finite."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
@@ -51,6 +51,15 @@ class CameraOptions:
             None if self.wavelengths is None else parse_numbers(self.wavelengths, "--wavelengths")
         )
 
+    def spelled_out(self) -> CameraOptions:
+        """The same options with the numbers in place of the text files that hold them."""
+        listed: dict[str, Any] = {
+            name: ",".join(repr(number) for number in parse_numbers(text, f"--{name}"))
+            for name in ("offsets", "polynomial", "wavelengths")
+            if (text := getattr(self, name)) is not None
+        }
+        return replace(self, **listed)
+
 
 def build_camera(
     options: CameraOptions,
@@ -63,8 +72,6 @@ def build_camera(
     `bands` and `wavelengths` are those of a cube, `attrs` the notes in a measurement: the camera
     written there is taken unless an option speaks of the dispersion.
     """
-    from dataclasses import replace
-
     from prismask.optics.simulate import camera_from_attrs
 
     noted = camera_from_attrs(attrs or {})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -73,6 +75,7 @@ def reconstruct(
     method: MethodOptions | None = None,
     camera: CameraOptions | None = None,
     workers: int = 1,
+    dask: str | None = None,
     extension: str = "nc",
     quick_look: bool = True,
     variable: str | None = None,
@@ -92,6 +95,10 @@ def reconstruct(
         The cube to write (.nc, .mat, .hdr, .tif by extension); a folder for several snapshots.
     workers
         Processes that work on a folder at the same time.
+    dask
+        Share a folder out to the workers of a Dask cluster: the address of its scheduler, such
+        as tcp://host:8786 (every worker must find the files under the same names), or local for
+        one of --workers processes on this machine.
     extension
         Format of the cubes of a folder: nc, mat, hdr, tif …
     quick_look
@@ -112,7 +119,11 @@ def reconstruct(
     settings = (method or MethodOptions()).settings()
     work = SnapshotWork(settings, mask, options, variable, mask_variable, quick_look, overwrite)
     if is_many(snapshots):
-        return _many(list(snapshots), work, out, extension, workers)
+        return _many(list(snapshots), work, out, extension, workers, dask)
+    if dask is not None:
+        raise ConfigError(
+            f"--dask shares several snapshots out, and {snapshots[0]} is one: leave --dask away."
+        )
     _one(snapshots[0], work, out)
     return 0
 
@@ -134,7 +145,14 @@ def _one(snapshot: Path, work: SnapshotWork, out: Path) -> None:
     say(finished.text)
 
 
-def _many(given: list[Path], work: SnapshotWork, out: Path, extension: str, workers: int) -> int:
+def _many(
+    given: list[Path],
+    work: SnapshotWork,
+    out: Path,
+    extension: str,
+    workers: int,
+    dask: str | None,
+) -> int:
     from prismask.inference.folder import find_snapshots, plan, run_jobs
     from prismask.scenes.formats import format_for_writing
 
@@ -144,9 +162,29 @@ def _many(given: list[Path], work: SnapshotWork, out: Path, extension: str, work
     if any(job.source.parent.resolve() == out.resolve() for job in jobs):
         raise ConfigError(f"{out} is the folder of the snapshots: give the cubes another one.")
     format_for_writing(jobs[0].out)
+    with _folder(out):
+        remark(f"{len(jobs)} snapshots to {out} …")
+        sent = work if dask is None else work.absolute()
+        finished = run_jobs(jobs, sent, workers, _tell, dask)
+    return _account(finished)
+
+
+@contextmanager
+def _folder(out: Path) -> Iterator[None]:
+    """The folder `out`; one that was made for nothing goes away again."""
+    is_new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
-    remark(f"{len(jobs)} snapshots to {out} …")
-    finished = run_jobs(jobs, work, workers, _tell)
+    try:
+        yield
+    except BaseException:
+        if is_new:
+            with suppress(OSError):  # it is not empty: what is finished stays
+                out.rmdir()
+        raise
+
+
+def _account(finished: list[Finished]) -> int:
+    """Say what became of a folder; the exit code."""
     failed = [one for one in finished if one.status == "failed"]
     counts = {status: sum(one.status == status for one in finished) for status in _WORDS}
     say("; ".join(f"{count} {_WORDS[status]}" for status, count in counts.items() if count))

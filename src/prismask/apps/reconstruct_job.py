@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+import secrets
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +37,21 @@ class SnapshotWork:
     mask_variable: str | None = None
     quick_look: bool = True
     overwrite: bool = False
+    run_id: str = field(default_factory=lambda: secrets.token_hex(8))
+    """What a process keeps in memory, it keeps for this run: a cluster's workers see many runs,
+    and a mask may be replaced between two of them."""
+
+    def absolute(self) -> SnapshotWork:
+        """The same work with every file under a name that does not depend on the folder."""
+        from prismask.inference.catalogue import is_path
+
+        model = self.settings.model
+        if model is not None and is_path(model):
+            model = os.fspath(Path(model).expanduser().absolute())
+        settings = replace(self.settings, model=model)
+        return replace(
+            self, settings=settings, mask=self.mask.absolute(), camera=self.camera.spelled_out()
+        )
 
     def __call__(self, job: Job) -> Finished:
         """Do one job of a folder, unless its cube is there already and made the same way."""
@@ -47,8 +64,8 @@ class SnapshotWork:
         from prismask.scenes.files import load_measurement
 
         measurement = load_measurement(job.source, self.variable)
-        aperture = _mask(self.mask, self.mask_variable)
-        ready = _reconstruction(self.settings)
+        aperture = _mask(self.mask, self.mask_variable, self.run_id)
+        ready = _reconstruction(self.settings, self.run_id)
         camera = self._camera(measurement)
         if resume and not self.overwrite and job.out.exists():
             if self._is_finished(job.out, ready, measurement, aperture, camera):
@@ -117,15 +134,15 @@ def quick_look(cube: Cube) -> NDArray[np.uint8]:
 
 
 @lru_cache(maxsize=1)
-def _reconstruction(settings: Settings) -> Reconstruction:
-    """Network and device, prepared once a process."""
+def _reconstruction(settings: Settings, run_id: str) -> Reconstruction:
+    """Network and device, prepared once a process and run."""
     from prismask.inference.single import Reconstruction
 
     return Reconstruction(settings)
 
 
 @lru_cache(maxsize=1)
-def _mask(path: Path, variable: str | None) -> Mask:
+def _mask(path: Path, variable: str | None, run_id: str) -> Mask:
     from prismask.scenes.files import load_mask
 
     return load_mask(path, variable)

@@ -54,6 +54,17 @@ def default_weights(folder: Path = FOLDER) -> Shipped | None:
     return next((one for one in shipped(folder) if one.is_default), None)
 
 
+def is_path(name_or_path: str | Path) -> bool:
+    """Whether text speaks of a file: it has a slash or the extension."""
+    text = os.fspath(name_or_path)
+    separators = filter(None, (os.sep, os.altsep, "/"))
+    return (
+        isinstance(name_or_path, Path)
+        or text.endswith(SUFFIX)
+        or any(separator in text for separator in separators)
+    )
+
+
 def find_weights(name_or_path: str | Path, folder: Path = FOLDER) -> Path:
     """The file behind a name from `prismask models` or a path to a .safetensors file.
 
@@ -66,12 +77,7 @@ def find_weights(name_or_path: str | Path, folder: Path = FOLDER) -> Path:
         f"Give a name from `prismask models` ({', '.join(names) or 'none is shipped yet'}) or the "
         f"path of a weights file, such as ./runs/mine/weights{SUFFIX}."
     )
-    is_path = (
-        isinstance(name_or_path, Path)
-        or text.endswith(SUFFIX)
-        or any(separator in text for separator in filter(None, (os.sep, os.altsep, "/")))
-    )
-    if is_path:
+    if is_path(name_or_path):
         path = Path(text).expanduser()
         if not path.is_file():
             what = "is a folder" if path.is_dir() else "does not exist"

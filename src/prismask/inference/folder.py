@@ -1,23 +1,21 @@
 """Many snapshots: one bad one does not stop the others, and what is finished is not done again.
 
-The work on one snapshot is a callable that is handed in; here it is only given out, in this
-process or to several, and kept account of.
+The work on one snapshot is a callable that is handed in; here it is only given out (by
+`prismask.parallel`: in this process, to several, or to a cluster) and kept account of.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from prismask.errors import ConfigError, DataMissingError, PrismaskError
+from prismask.parallel.crew import Crew, run_tasks
+from prismask.parallel.stream import Outcome
 from prismask.scenes.atomic import is_leftover
 
 READABLE = (
@@ -32,6 +30,10 @@ class Job:
 
     source: Path
     out: Path
+
+    def absolute(self) -> Job:
+        """The same files, whatever folder one is in."""
+        return Job(self.source.absolute(), self.out.absolute())
 
 
 @dataclass(frozen=True)
@@ -84,86 +86,60 @@ def plan(sources: Sequence[Path], folder: Path, extension: str) -> list[Job]:
     return list(jobs.values())
 
 
-def run_jobs(jobs: Sequence[Job], work: Work, workers: int, report: Report) -> list[Finished]:
-    """Do all jobs, in this process or in `workers` others; the result is in the jobs' order."""
-    if workers < 1:
-        raise ConfigError(f"workers is {workers}; at least one has to work.")
+def run_jobs(
+    jobs: Sequence[Job], work: Work, workers: int, report: Report, dask: str | None = None
+) -> list[Finished]:
+    """Do all jobs, in this process, in `workers` others or on a cluster; in the jobs' order.
+
+    dask: address of a Dask scheduler whose workers find the files under the same names, or
+        "local" for a cluster of `workers` processes on this machine.
+    """
+    crew = Crew(workers, dask=dask)
+    # A worker on another machine starts in a folder of its own.
+    given = {job if dask is None else job.absolute(): job for job in jobs}
     started = time.monotonic()
     results: dict[Job, Finished] = {}
     worked = 0
-    stream = _in_processes(jobs, work, workers) if workers > 1 else map(_safely(work), jobs)
-    for finished in stream:
-        results[finished.job] = finished
-        # Skipped jobs take no time; counting them would promise too early an end.
-        worked += finished.status != "skipped"
-        left = len(jobs) - len(results)
-        pace = (time.monotonic() - started) / worked if worked else 0.0
-        report(finished, len(results), len(jobs), pace * left)
+    with closing(run_tasks(given, Attempts(work), crew)) as outcomes:
+        for outcome in outcomes:
+            finished = replace(_finished(outcome), job=given[outcome.task])
+            results[finished.job] = finished
+            # Skipped jobs take no time; counting them would promise too early an end.
+            worked += finished.status != "skipped"
+            left = len(jobs) - len(results)
+            pace = (time.monotonic() - started) / worked if worked else 0.0
+            report(finished, len(results), len(jobs), pace * left)
     return [results[job] for job in jobs]
 
 
-def _safely(work: Work) -> Work:
-    """`work`, with every error as a result instead."""
+@dataclass(frozen=True)
+class Attempts:
+    """Does jobs; whatever goes wrong with one is its result."""
 
-    def attempt(job: Job) -> Finished:
+    work: Work
+
+    def __call__(self, number: int | None) -> Work:
+        """The same for every worker."""
+        return self.attempt
+
+    def attempt(self, job: Job) -> Finished:
+        """Do one job."""
         started = time.monotonic()
         try:
-            return work(job)
-        except PrismaskError as error:
-            text = str(error)
+            return self.work(job)
         except Exception as error:  # one bad file, whatever is wrong with it, stops no other
-            text = f"{type(error).__name__}: {error}"
-        return Finished(job, "failed", text, seconds=time.monotonic() - started)
-
-    return attempt
+            return Finished(job, "failed", _reason(error), seconds=time.monotonic() - started)
 
 
-# --- several processes --------------------------------------------------------------------------
+def _finished(outcome: Outcome[Job, Finished]) -> Finished:
+    """What a worker said; a worker that could not say anything has failed."""
+    if isinstance(outcome.error, Exception):
+        return Finished(outcome.task, "failed", _reason(outcome.error))
+    return outcome.get()
 
 
-def _in_processes(jobs: Sequence[Job], work: Work, workers: int) -> Iterator[Finished]:
-    left = dict.fromkeys(jobs)
-    try:
-        for finished in _pooled(jobs, work, workers):
-            del left[finished.job]
-            yield finished
-    except BrokenProcessPool:
-        # A worker died (out of memory, as a rule) and took the pool with it. Whoever is to blame
-        # is among the rest: each of them gets a pool of its own.
-        for job in list(left):
-            try:
-                yield from _pooled([job], work, 1)
-            except BrokenProcessPool:
-                yield Finished(job, "failed", "the worker process died; out of memory?")
-
-
-def _pooled(jobs: Sequence[Job], work: Work, workers: int) -> Iterator[Finished]:
-    threads = max(1, (os.cpu_count() or 1) // workers)
-    # Fork would copy the state of torch's threads, which is not allowed.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, _start_worker, (threads,)) as pool:
-        futures: list[Future[Finished]] = [pool.submit(_attempt, work, job) for job in jobs]
-        for future in as_completed(futures):
-            yield future.result()
-
-
-def _attempt(work: Work, job: Job) -> Finished:
-    return _safely(work)(job)
-
-
-def _start_worker(threads: int) -> None:
-    import torch
-
-    torch.set_num_threads(threads)
-    parent = multiprocessing.parent_process()
-
-    def follow() -> None:
-        # A worker whose parent was killed would wait for work for ever.
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, PrismaskError) else f"{type(error).__name__}: {error}"
 
 
 def _is_pattern(path: Path) -> bool:

@@ -74,12 +74,21 @@ def _jobs(*names: str) -> list[Job]:
     return plan([Path(f"{name}.nc") for name in names], Path("out"), "nc")
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_one_bad_file_does_not_stop_the_others(workers: int) -> None:
+@pytest.mark.parametrize(
+    ("workers", "dask"),
+    [
+        (1, None),
+        pytest.param(2, None, marks=pytest.mark.slow),
+        pytest.param(2, "local", marks=pytest.mark.slow),
+    ],
+)
+def test_one_bad_file_does_not_stop_the_others(workers: int, dask: str | None) -> None:
+    if dask is not None:
+        pytest.importorskip("distributed", reason="the extra cluster is not installed")
     jobs = _jobs("fine-1", "bad", "old", "bug", "fine-2")
     told: list[tuple[str, int, int, float]] = []
     finished = run_jobs(
-        jobs, Pretend(), workers, lambda one, *rest: told.append((one.status, *rest))
+        jobs, Pretend(), workers, lambda one, *rest: told.append((one.status, *rest)), dask
     )
     assert [one.job for one in finished] == jobs
     assert [one.status for one in finished] == ["done", "failed", "skipped", "failed", "done"]
@@ -95,6 +104,20 @@ def test_a_worker_that_dies_takes_only_its_own_file() -> None:
     finished = run_jobs(_jobs("fine-1", "die", "fine-2", "bad"), Pretend(), 2, lambda *_: None)
     assert [one.status for one in finished] == ["done", "failed", "done", "failed"]
     assert "the worker process died" in finished[1].text
+
+
+@pytest.mark.slow
+def test_a_cluster_s_worker_that_dies_takes_only_its_own_file() -> None:
+    dask = pytest.importorskip("dask", reason="the extra cluster is not installed")
+    told: list[Job] = []
+    # Dask's own patience is four deaths; two show the same, sooner.
+    with dask.config.set({"distributed.scheduler.allowed-failures": 1}):
+        jobs = _jobs("fine-1", "bad", "die")
+        finished = run_jobs(jobs, Pretend(), 2, lambda one, *_: told.append(one.job), "local")
+    assert [one.status for one in finished] == ["done", "failed", "failed"]
+    assert "every worker that tried it died" in finished[2].text
+    assert sorted(told, key=str) == sorted(jobs, key=str), "under the names that were given"
+    assert finished[0].text == str(jobs[0].out.absolute())
 
 
 def test_somebody_has_to_work() -> None:
