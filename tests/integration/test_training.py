@@ -311,3 +311,17 @@ def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(WeightsError, match=r"holds inputs .*'backprojection'.*'normalised'"):
         build_model(more, torch.device("cpu"))
+
+
+def test_moments_come_back_in_the_layout_of_their_weights(tmp_path: Path) -> None:
+    config = tiny_config(schedule={"epochs": 1})
+    train(config, tmp_path / "run")
+    model = build_model(config, torch.device("cpu"))
+    # As on a GPU, whose fused optimiser takes no other layout than the weights' own.
+    model.backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    state = new_state(model, config)
+    load_checkpoint(tmp_path / "run" / "checkpoint.safetensors", state, config)
+    for weight in model.backbone.parameters():
+        moments = state.theta.state[weight]
+        assert moments["exp_avg"].stride() == weight.stride()
+        assert float(moments["exp_avg_sq"].sum()) > 0

@@ -115,11 +115,15 @@ def _fill_optimiser(
         if not stored:
             continue  # this network had not been trained yet
         fused = bool(optimiser.defaults.get("fused"))
-        optimiser.state[parameter] = {
-            # Adam counts steps on the CPU unless it is fused.
-            key: value.to(parameter.device if fused or key != "step" else "cpu", torch.float32)
-            for key, value in stored.items()
-        }
+        filled: dict[str, Tensor] = {}
+        for key, value in stored.items():
+            if key == "step":
+                # Adam counts steps on the CPU unless it is fused.
+                filled[key] = value.to(parameter.device if fused else "cpu", torch.float32)
+            else:
+                # In the parameter's own memory layout, which the fused step insists on.
+                filled[key] = torch.empty_like(parameter, dtype=torch.float32).copy_(value)
+        optimiser.state[parameter] = filled
 
 
 def _compact(name: str, value: Tensor) -> Tensor:
