@@ -242,6 +242,7 @@ def test_models_lists_backbones_and_shows_a_record(
     assert {"name": "srn", "parameters": 1_250_972} in [
         {key: one[key] for key in ("name", "parameters")} for one in listed["backbones"]
     ]
+    assert {"gap-tv", "twist", "pnp"} <= listed["solvers"].keys()
     assert run("models tiny.safetensors") == 0
     assert "step_px" in capsys.readouterr().out
 

@@ -18,12 +18,14 @@ import torch
 from tiny_training import tiny_config
 
 from prismask.errors import DivergedError, OutputExistsError, WeightsError
+from prismask.models.inputs import network_scale
 from prismask.models.weights import load_weights, save_weights
+from prismask.optics.camera import CASSI
 from prismask.training import loop
 from prismask.training.checkpoint import load_checkpoint
 from prismask.training.config import TrainConfig, with_changes
-from prismask.training.run import train
-from prismask.training.setup import build_model
+from prismask.training.run import _batches, train
+from prismask.training.setup import build_model, prepare
 from prismask.training.state import new_state
 
 HERE = Path(__file__).parent
@@ -305,12 +307,13 @@ def test_weights_to_go_on_from_may_lack_a_variance_network(tmp_path: Path) -> No
 
 
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
-    save_weights(build_model(tiny_config(), torch.device("cpu")), tmp_path / "w.safetensors", {})
-    more = tiny_config(
-        model={"backbone": "srn+", "start_from": str(tmp_path / "w.safetensors")},
-    )
-    with pytest.raises(WeightsError, match=r"holds inputs .*'backprojection'.*'normalised'"):
-        build_model(more, torch.device("cpu"))
+    more = tiny_config(model={"backbone": "srn+"})
+    save_weights(build_model(more, torch.device("cpu")), tmp_path / "w.safetensors", {})
+    less = tiny_config(model={"start_from": str(tmp_path / "w.safetensors")})
+    with pytest.raises(
+        WeightsError, match=r"holds inputs .*'normalised'.*has \['backprojection'\]"
+    ):
+        build_model(less, torch.device("cpu"))
 
 
 def test_moments_come_back_in_the_layout_of_their_weights(tmp_path: Path) -> None:
@@ -325,3 +328,36 @@ def test_moments_come_back_in_the_layout_of_their_weights(tmp_path: Path) -> Non
         moments = state.theta.state[weight]
         assert moments["exp_avg"].stride() == weight.stride()
         assert float(moments["exp_avg_sq"].sum()) > 0
+
+
+def test_a_network_that_knows_the_noise_goes_on_from_one_that_does_not(tmp_path: Path) -> None:
+    before = build_model(tiny_config(), torch.device("cpu"))
+    save_weights(before, tmp_path / "w.safetensors", {}, dtype=torch.float32)
+    knowing = tiny_config(
+        model={
+            "inputs": ["backprojection", "noise"],
+            "start_from": str(tmp_path / "w.safetensors"),
+        },
+        data={"noise_std": [0.0, 0.05]},
+    )
+    after = build_model(knowing, torch.device("cpu"))
+    camera = CASSI.from_step(4)
+    mask, measurement = torch.rand(1, 1, 16, 16), torch.rand(2, 16, 22)
+    expected = before(measurement, mask, camera)
+    assert torch.equal(after(measurement, mask, camera, torch.tensor([0.3])), expected)
+    outcome = train(knowing, tmp_path / "run")
+    told = [outcome.state.model(measurement, mask, camera, torch.tensor([n])) for n in (0.0, 0.3)]
+    assert not torch.allclose(*told)
+
+
+def test_noise_is_told_as_an_estimate_would_tell_it() -> None:
+    config = tiny_config(data={"noise_std": [0.02, 0.02]})
+    device = torch.device("cpu")
+    prepared = prepare(config, device)
+    batches = _batches(config, prepared, prepared.train_scenes, "training", slice(0, 4))
+    batch = batches.make(3)
+    clean = prepared.camera.forward(batch.cube, batch.mask)
+    true_std = 0.02 / network_scale(4)
+    assert float((batch.measurement - clean).std()) == pytest.approx(true_std, rel=0.1)
+    most = true_std + 0.007 * clean.square().mean((-1, -2)).sqrt()
+    assert bool(((batch.noise >= true_std) & (batch.noise <= most)).all())

@@ -38,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = vars(parser.parse_args(arguments))
     command = COMMANDS[given.pop("command")]
     logging.basicConfig(level=logging.INFO, format="prismask: %(message)s", stream=sys.stderr)
+    # A solver tells what it chose for each of thousands of snapshots; here nobody asked.
+    logging.getLogger("prismask.solvers").setLevel(logging.WARNING)
     try:
         return command(given.pop("models"), **given)
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""`prismask models`: trained weights that ship, and the networks one can train."""
+"""`prismask models`: weights that ship, networks to train, solvers that need no training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def models(
     *,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
-    """List trained weights and backbones, or show the record of one weights file.
+    """List trained weights, backbones and solvers, or show the record of one weights file.
 
     Parameters
     ----------
@@ -35,7 +35,8 @@ def models(
         return
     shipped, backbones = _shipped(), _backbones()
     if as_json:
-        say(json.dumps({"weights": shipped, "backbones": backbones}, indent=2))
+        found = {"weights": shipped, "backbones": backbones, "solvers": dict(_solvers())}
+        say(json.dumps(found, indent=2))
         return
     say(_weights_text(shipped))
     say("")
@@ -44,6 +45,15 @@ def models(
         "bands.\nA + after the name also shows it the normalised snapshot and the mask."
     )
     say(table([(one["name"], _backbone_line(one)) for one in backbones], indent="  "))
+    say("")
+    say("Solvers (for --method), which need no training:")
+    say(table(_solvers(), indent="  "))
+
+
+def _solvers() -> list[tuple[str, str]]:
+    from prismask.solvers.registry import SUMMARIES, list_solvers
+
+    return [(name, SUMMARIES[name]) for name in list_solvers()]
 
 
 def _record(weights: str) -> dict[str, Any]:

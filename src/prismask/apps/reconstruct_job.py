@@ -161,6 +161,8 @@ def _remarks(cube: Cube) -> tuple[str, ...]:
         remarks.append(
             f"note: wavelengths {first:g} to {last:g} nm are assumed; give --wavelengths otherwise."
         )
+    if "method_chosen" in cube.attrs:
+        remarks.append(f"chosen from the snapshot: {cube.attrs['method_chosen']}")
     if "interval" in cube.attrs:
         remarks.append(f"interval: {cube.attrs['interval']}")
     return (*remarks, f"self-check: {cube.attrs['residual']}")

@@ -172,7 +172,10 @@ def _make_validate(config: Any, prepared: Any) -> Any:
     from prismask.evaluation.validation import make_validation
 
     region = None if prepared.region is None else torch.tensor(prepared.region.values)
-    return make_validation(prepared.validation_scenes, region, prepared.camera)
+    typical_noise = sum(config.data.noise_std) / 2
+    return make_validation(
+        prepared.validation_scenes, region, prepared.camera, noise_std=typical_noise
+    )
 
 
 def _draw_curves(folder: Path) -> None:

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from prismask.evaluation.metrics import psnr
+from prismask.models.inputs import network_scale
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.scenes.defaults import SIZE
@@ -25,20 +26,31 @@ SEED = 977_001
 
 
 def make_validation(
-    scenes: Tensor, region: Tensor | None, camera: CASSI, masks: int = 4, size: int = SIZE
+    scenes: Tensor,
+    region: Tensor | None,
+    camera: CASSI,
+    masks: int = 4,
+    size: int = SIZE,
+    noise_std: float = 0.0,
 ) -> Callable[[Any], dict[str, float]]:
     """A function that scores a model on `scenes (N, C, H, W)`.
 
     region: `(H, W)` mask that training crops come from, or None when it has none.
+    noise_std: above 0, the fabricated masks once more with noise of this σ (as in training,
+        relative to the cube's range), and selection looks at that as well.
     """
     cubes = validation_cubes(scenes, size)
-    groups = {"fabricated": _fabricated(cubes, camera, masks)}
+    fabricated = _fabricated(cubes, camera, masks)
+    groups = {"fabricated": (fabricated, 0.0)}
     if region is not None:
-        groups["seen"] = _crops(region, cubes, camera, masks)
+        groups["seen"] = (_crops(region, cubes, camera, masks), 0.0)
+    if noise_std > 0:
+        groups["noisy"] = (fabricated, noise_std)
 
     def validate(model: Any) -> dict[str, float]:
         scores = {
-            f"psnr_{name}": _score(model, cubes, group, camera) for name, group in groups.items()
+            f"psnr_{name}": _score(model, cubes, group, camera, noise)
+            for name, (group, noise) in groups.items()
         }
         return {"score": sum(scores.values()) / len(scores), **scores}
 
@@ -59,13 +71,17 @@ def validation_cubes(scenes: Tensor, size: int) -> Tensor:
 
 
 @torch.no_grad()
-def _score(model: Any, cubes: Tensor, masks: Tensor, camera: CASSI) -> float:
+def _score(model: Any, cubes: Tensor, masks: Tensor, camera: CASSI, noise_std: float) -> float:
     """Mean PSNR "paper" over cubes and masks."""
     half = cubes.device.type == "cuda"
+    generator = torch.Generator().manual_seed(SEED + 2)
     values = []
     for mask in masks:
         for cube in torch.split(cubes, 6):
             measurement = camera.forward(cube, mask[None])
+            if noise_std:
+                drawn = torch.randn(measurement.shape, generator=generator).to(cubes.device)
+                measurement = measurement + drawn * (noise_std / network_scale(camera.bands))
             with torch.autocast(cubes.device.type, torch.float16, enabled=half):
                 estimate = model(measurement, mask[None], camera)
             values.append(psnr(estimate.float(), cube, convention="paper"))

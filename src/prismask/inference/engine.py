@@ -20,6 +20,7 @@ from prismask.inference.tiling import Tiling, tiles_by_strip
 from prismask.models.fast import FastReconstructor, Precision
 from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI, as_mask_batch
+from prismask.optics.noise import estimate_noise
 
 Progress = Callable[[int, int, Mapping[str, Any]], None]
 
@@ -87,7 +88,8 @@ class Engine:
 
         samples: masks drawn from the posterior; 0 is one pass with its mean mask.
         levels: quantiles over the samples to keep, such as (0.05, 0.95).
-        noise_std: noise of the measurement, against which half precision is judged.
+        noise_std: noise of the measurement, against which half precision is judged, and which
+            some networks want to know; None: they are told an estimate.
         """
         measurement = measurement[None].to(self.device)
         mask = as_mask_batch(mask).to(self.device)
@@ -95,8 +97,9 @@ class Engine:
             masks = draw_masks(self._fast.model.posterior, mask, samples, seed)
         else:
             masks = mean_mask(self._fast.model.posterior, mask)
-        network = self._network(measurement, masks[:1].to(self.device), camera, noise_std)
-        passes = Passes(network, camera, sampled=samples > 0, levels=levels)
+        told = self._told_noise(measurement, mask, camera, noise_std)
+        network = self._network(measurement, masks[:1].to(self.device), camera, noise_std, told)
+        passes = Passes(network, camera, sampled=samples > 0, levels=levels, noise=told)
         size = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
         # A GPU puts the frame together itself and sends it over once.
         home = self.device if self.device.type == "cuda" else "cpu"
@@ -127,15 +130,29 @@ class Engine:
         tile = min(self.tiling.tile, max(least, side - 2 * self.tiling.halo))
         return replace(self.tiling, tile=tile)
 
-    def _network(
+    def _told_noise(
         self, measurement: Tensor, mask: Tensor, camera: CASSI, noise_std: float | None
+    ) -> Tensor | None:
+        if "noise" not in self.model.inputs:
+            return None
+        if noise_std is not None:
+            return measurement.new_tensor([noise_std])
+        return estimate_noise(measurement, mask, camera)
+
+    def _network(
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise_std: float | None,
+        told: Tensor | None,
     ) -> FastReconstructor:
         """The half-precision network, unless what it changes would show above the noise."""
         if self.precision != "auto" or self._fast.dtype == torch.float32 or noise_std is None:
             return self._fast
         if self._exact is None:
             self._exact = FastReconstructor(self.model, self.device, "float32")
-        error = half_error(self._fast, self._exact, measurement, mask, camera)
+        error = half_error(self._fast, self._exact, measurement, mask, camera, told)
         return self._fast if error <= noise_std else self._exact
 
 

@@ -10,10 +10,10 @@ from prismask.inference import checks
 from prismask.inference.checks import Finding
 from prismask.inference.methods import Snapshot
 from prismask.inference.registration import Registration, register
-from prismask.inference.selfcheck import estimate_noise
 from prismask.inference.settings import Settings
 from prismask.inference.strips import throughput
 from prismask.optics.camera import CASSI, as_mask_batch
+from prismask.optics.noise import estimate_noise
 from prismask.optics.simulate import unscaled
 from prismask.scenes.records import Mask, Measurement
 
@@ -49,10 +49,11 @@ def look(
         found = register(signal.to(device), aperture[0].to(device), camera)
     findings = checks.exposure_findings(signal, dark if settings.dark is None else 0.0)
     findings += checks.registration_findings(found)
-    noise, source = estimate_noise(signal), "in its quietest parts"
+    signal = signal - dark
     if settings.noise_std is not None:
         noise, source = settings.noise_std / unit, "given"
-    signal = signal - dark
+    else:
+        noise, source = float(estimate_noise(signal[None], aperture, camera)), "as estimated"
     level = checks.brightness(signal, light)
     snapshot = Snapshot(signal, aperture, camera, noise, level)
     return Look(snapshot, tuple(findings), dark, source, found)

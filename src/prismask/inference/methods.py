@@ -86,9 +86,11 @@ class SolverMethod:
             )
         signal, mask = snapshot.signal[None].to(self.device), snapshot.mask.to(self.device)
         with torch.no_grad():
-            cube = self.solver(signal, mask, snapshot.camera, progress=progress)[0]
+            solution = self.solver.solve(signal, mask, snapshot.camera, progress=progress)
         attrs = {"method": self.name, "method_options": repr(self.solver)}
-        return Outcome(cube.cpu().numpy(), attrs=attrs)
+        if solution.chosen:
+            attrs["method_chosen"] = ", ".join(f"{k}={v}" for k, v in solution.chosen.items())
+        return Outcome(solution.cube[0].cpu().numpy(), attrs=attrs)
 
 
 class NetworkMethod:

@@ -41,6 +41,10 @@ class Passes:
     """Whether there are several masks, whose spread is asked for."""
     levels: tuple[float, float] | None = None
     """Quantiles over the masks, if asked for."""
+    noise: Tensor | None = None
+    """Noise of the whole snapshot `(1,)`, for networks that want to know; None: no such network.
+
+    A strip by itself would be judged by what happens to lie in it."""
 
     @property
     def outputs(self) -> int:
@@ -70,7 +74,7 @@ class Passes:
         return results if self.levels is None else [*results, *quantiles(kept, self.levels)]
 
     def _planes(self, measurement: Tensor, mask: Tensor) -> Tensor:
-        return network_input(self.network.model.inputs, measurement, mask, self.camera)
+        return network_input(self.network.model.inputs, measurement, mask, self.camera, self.noise)
 
     def _pass(self, piece: Strip, mask: Tensor, planes: Tensor, tile: Tile) -> Tensor:
         # Contiguous first: a cut is a view, and convolutions would copy it in a worse layout.
@@ -87,13 +91,14 @@ def half_error(
     measurement: Tensor,
     mask: Tensor,
     camera: CASSI,
+    noise: Tensor | None = None,
 ) -> float:
     """What half precision changes in the re-projected snapshot, rms, on a piece of the middle."""
     size = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
     tile = _probe(size, camera, exact.model.can_tile_backbone)
     results = []
     for network in (fast, exact):
-        passes = Passes(network, camera)
+        passes = Passes(network, camera, noise=noise)
         results.append(passes.run(passes.strip(measurement, mask, tile), tile)[0])
     piece = (tile.rows.last - tile.rows.first, tile.columns.last - tile.columns.first)
     height, width = camera.mask_size(piece)

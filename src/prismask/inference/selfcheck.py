@@ -9,15 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from prismask.inference.strips import project
 from prismask.optics.camera import CASSI
-
-BLOCK = 32
-"""Side of the blocks in which noise is looked for."""
 
 
 @dataclass(frozen=True)
@@ -54,21 +49,3 @@ def reproject(
     rms = float(left.square().mean().sqrt())
     scale = float(signal.square().mean().sqrt())
     return Residual(rms, rms / scale if scale > 0 else 0.0, noise_std, noise_from)
-
-
-def estimate_noise(signal: Tensor) -> float:
-    """Standard deviation of the noise in the quietest parts of `signal (H, L)`.
-
-    Second differences along both axes remove what is smooth; the mask's code is not, so only the
-    quietest 5 % of the blocks count: dark ones, as a rule. Shot noise adds to this where there is
-    light, and in a snapshot without dark parts the number is an upper bound.
-    """
-    if min(signal.shape) < 8:
-        return 0.0
-    kernel = torch.tensor([1.0, -2.0, 1.0], device=signal.device, dtype=signal.dtype)
-    # Σ of squared weights is 36: unit noise comes out with a standard deviation of 6.
-    rough = F.conv2d(signal[None, None], (kernel[:, None] * kernel[None])[None, None]) / 6
-    block = min(BLOCK, *rough.shape[-2:])
-    blocks = F.unfold(rough, block, stride=block)[0]
-    spread = 1.4826 * blocks.abs().median(dim=0).values
-    return float(spread.quantile(0.05))

@@ -76,5 +76,6 @@ def count_multiply_adds(
     with FlopCounterMode(display=False) as counter:
         if meta.posterior.is_learned:
             meta.posterior.std(mask)
-        meta.reconstruct(measurement, mask, camera)
+        # Told, because it cannot be estimated from numbers that are not there.
+        meta.reconstruct(measurement, mask, camera, noise=measurement.new_zeros(1))
     return int(counter.get_total_flops()) // 2

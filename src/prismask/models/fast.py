@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from prismask.models.inputs import network_input
+from prismask.models.inputs import Noise, network_input
 from prismask.models.network import Reconstructor, run_backbone, wants_physics
 from prismask.models.replay import Replayed
 from prismask.optics.camera import CASSI, as_mask_batch
@@ -55,15 +55,19 @@ class FastReconstructor:
         self._replayed = Replayed()
 
     @torch.inference_mode()
-    def __call__(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+    def __call__(
+        self, measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise = None
+    ) -> Tensor:
         """`measurement (B, H, L)` → cube `(B, C, H, W)`, float32."""
         mean = self.model.posterior.mean(as_mask_batch(mask))
-        return self.reconstruct(measurement, mean, camera)
+        return self.reconstruct(measurement, mean, camera, noise)
 
     @torch.inference_mode()
-    def reconstruct(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+    def reconstruct(
+        self, measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise = None
+    ) -> Tensor:
         """f_θ(y, m') for exactly this mask."""
-        seen = network_input(self.model.inputs, measurement, mask, camera)
+        seen = network_input(self.model.inputs, measurement, mask, camera, noise)
         seen = seen.to(self.dtype, memory_format=torch.channels_last)
         if wants_physics(self.backbone):
             run = partial(_run_with_physics, self.backbone, camera)

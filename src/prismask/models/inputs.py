@@ -18,6 +18,10 @@ from torch import Tensor
 
 from prismask.checks import choose
 from prismask.optics.camera import CASSI
+from prismask.optics.noise import estimate_noise
+
+NOISE_GAIN = 20.0
+"""Makes noise of 5 % of the cube's range, which is much, a plane of ones."""
 
 
 def network_scale(bands: int) -> float:
@@ -25,31 +29,43 @@ def network_scale(bands: int) -> float:
     return 2.0 / bands
 
 
-def _backprojection(measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+Noise = Tensor | None
+"""Standard deviation of the measurement's noise `(B|1,)` in its units; None: to be estimated."""
+
+
+def _backprojection(measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise) -> Tensor:
     """`(2/C) · Aᵀ y`, the paper's input."""
     return camera.adjoint(measurement * network_scale(camera.bands), mask)
 
 
-def _normalised(measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+def _normalised(measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise) -> Tensor:
     """`unshear(y / Σ_λ shear(m))`: the mask's own throughput divided out."""
     return camera.spread(measurement, mask)
 
 
-def _unsheared(measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+def _unsheared(measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise) -> Tensor:
     """`(2/C) · unshear(y)`: the measurement at each band's place, without the mask."""
     return camera.unshear(measurement * network_scale(camera.bands))
 
 
-def _mask(measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+def _mask(measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise) -> Tensor:
     """The code at each scene pixel, averaged over the bands where they differ: one plane."""
     return camera.code(mask).mean(1, keepdim=True)
+
+
+def _noise(measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise) -> Tensor:
+    """How noisy the scaled measurement is: one even plane."""
+    std = estimate_noise(measurement, mask, camera) if noise is None else noise
+    scaled = NOISE_GAIN * network_scale(camera.bands) * std
+    size = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
+    return scaled.to(measurement)[:, None, None, None].expand(-1, 1, *size)
 
 
 @dataclass(frozen=True)
 class Input:
     """One thing a backbone can see."""
 
-    make: Callable[[Tensor, Tensor, CASSI], Tensor]
+    make: Callable[[Tensor, Tensor, CASSI, Noise], Tensor]
     planes: Callable[[int], int]
     """Channels it contributes, given the band count."""
 
@@ -59,6 +75,7 @@ INPUTS: dict[str, Input] = {
     "normalised": Input(_normalised, lambda bands: bands),
     "unsheared": Input(_unsheared, lambda bands: bands),
     "mask": Input(_mask, lambda bands: 1),
+    "noise": Input(_noise, lambda bands: 1),
 }
 
 
@@ -67,8 +84,10 @@ def input_planes(names: Sequence[str], bands: int) -> int:
     return sum(INPUTS[choose(name, INPUTS, "network input")].planes(bands) for name in names)
 
 
-def network_input(names: Sequence[str], measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+def network_input(
+    names: Sequence[str], measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise = None
+) -> Tensor:
     """All inputs side by side, `(B, K, H, W)`."""
     batch = max(measurement.shape[0], 1 if mask.ndim < 4 else mask.shape[0])
-    parts = [INPUTS[name].make(measurement, mask, camera) for name in names]
+    parts = [INPUTS[name].make(measurement, mask, camera, noise) for name in names]
     return torch.cat([part.expand(batch, -1, -1, -1) for part in parts], dim=1)

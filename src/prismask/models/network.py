@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from prismask.errors import ShapeError
-from prismask.models.inputs import network_input
+from prismask.models.inputs import Noise, network_input
 from prismask.models.posterior import MaskPosterior
 from prismask.optics.camera import CASSI, as_mask_batch
 
@@ -46,18 +46,27 @@ class Reconstructor(nn.Module):
         """
         return not wants_physics(self.backbone)
 
-    def forward(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+    def forward(
+        self, measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise = None
+    ) -> Tensor:
         """One deterministic pass with the posterior's mean mask."""
         if camera.bands != self.bands:
             raise ShapeError(
                 f"this network was built for {self.bands} bands, the camera has {camera.bands}. "
                 f"Resample the spectrum to {self.bands} bands, or use a solver such as gap-tv."
             )
-        return self.reconstruct(measurement, self.posterior.mean(as_mask_batch(mask)), camera)
+        mean = self.posterior.mean(as_mask_batch(mask))
+        return self.reconstruct(measurement, mean, camera, noise)
 
-    def reconstruct(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
-        """f_θ(y, m') for exactly this mask, `(B|1, 1|C, H, W)`; what training calls."""
-        seen = network_input(self.inputs, measurement, mask, camera)
+    def reconstruct(
+        self, measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise = None
+    ) -> Tensor:
+        """f_θ(y, m') for exactly this mask, `(B|1, 1|C, H, W)`; what training calls.
+
+        noise: standard deviation `(B|1,)` of the measurement's noise, for networks that want to
+            know; None: estimated from the measurement.
+        """
+        seen = network_input(self.inputs, measurement, mask, camera, noise)
         return run_backbone(self.backbone, seen, measurement, mask, camera)
 
     def sample(

@@ -16,6 +16,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.nn import functional as F
 
 from prismask.errors import DataMissingError, WeightsError
 from prismask.models.network import Reconstructor
@@ -80,23 +81,39 @@ def load_weights(path: Path | str) -> Reconstructor:
 def fill_from(model: Reconstructor, path: Path | str) -> None:
     """Put a file's weights into a model that is to be trained on.
 
-    The backbones must be the same. A variance network is taken over where both have one of the
-    same kind, and stays as it is otherwise: with and without one, the backbone is the same.
+    The backbones must be the same, but one that sees more may go on from one that sees less: the
+    weights of the new planes start at zero. A variance network is taken over where both have one
+    of the same kind, and stays as it is otherwise: with and without one, the backbone is the same.
     """
     path = Path(path)
     record, tensors = _read(path)
-    for key in ("backbone", "bands", "inputs"):
-        wanted, found = model.record[key], record[key]
-        if wanted != found:
+    before, now = tuple(record["inputs"]), tuple(model.record["inputs"])
+    for key, fits in (
+        ("backbone", record["backbone"] == model.record["backbone"]),
+        ("bands", record["bands"] == model.record["bands"]),
+        ("inputs", now[: len(before)] == before),
+    ):
+        if not fits:
             raise WeightsError(
-                f"{path} holds {key} {found!r}, the network to train has {wanted!r}. "
-                "Start from weights of the same network, or leave model.start_from empty."
+                f"{path} holds {key} {record[key]!r}, the network to train has "
+                f"{model.record[key]!r}. Start from weights of the same network, or leave "
+                "model.start_from empty."
             )
     own = model.state_dict()
     if record["posterior"].get("kind") != model.record["posterior"].get("kind"):
         tensors = {n: v for n, v in tensors.items() if not n.startswith("posterior.")}
         tensors |= {n: v for n, v in own.items() if n.startswith("posterior.")}
+    if before != now:
+        tensors = {n: _widened(v, own[n]) if n in own else v for n, v in tensors.items()}
     _fill(model, tensors, path)
+
+
+def _widened(value: Tensor, like: Tensor) -> Tensor:
+    """Weights `(out, in, …)` with zeros for the input planes that `like` has beyond them."""
+    if value.ndim < 2 or value.shape[:1] + value.shape[2:] != like.shape[:1] + like.shape[2:]:
+        return value
+    more = like.shape[1] - value.shape[1]
+    return value if more <= 0 else F.pad(value, (0, 0) * (value.ndim - 2) + (0, more))
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -3,15 +3,19 @@
 A solver is called like a model, `solver(measurement, mask, camera) → cube`. Iterative ones
 derive from `IterativeSolver` and write their method as a generator that yields one estimate an
 iteration; counting, stopping, history and progress are written here once.
+
+Options that are None by default are automatic: the solver chooses them from the measurement, most
+often from its noise (`noise.estimate_noise`), and says so through `Chosen.note`.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 import torch
@@ -21,8 +25,13 @@ from prismask.checks import check_finite
 from prismask.errors import ConfigError, DivergedError, ValuesError
 from prismask.optics.camera import CASSI, as_mask_batch
 
+logger = logging.getLogger(__name__)
+
 Progress = Callable[[int, int, dict[str, float]], None]
-"""`progress(iteration, iterations, info)`: after each iteration, counted from 1."""
+"""`progress(iteration, iterations, info)`: after each iteration, counted from 1.
+
+info: `residual` and `seconds`, and `objective` where the method has one; means over the batch.
+"""
 
 Reason = Literal["iterations", "tolerance", "seconds"]
 """Which rule ended a run."""
@@ -35,6 +44,11 @@ class Solver(Protocol):
         self, measurement: Tensor, mask: Tensor, camera: CASSI, progress: Progress | None = None
     ) -> Tensor:
         """`measurement (B, H, L)`, `mask` as `CASSI` takes it → `cube (B, C, H, W)`."""
+
+    def solve(
+        self, measurement: Tensor, mask: Tensor, camera: CASSI, progress: Progress | None = None
+    ) -> Solution:
+        """Like calling it, with the history of the run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +65,34 @@ class Solution:
     """How long they took, with the device's queue drained."""
     reason: Reason
     """Which rule ended the run."""
+    objectives: Tensor | None = None
+    """What the method minimises after each iteration, `(iterations, B)`; None: no one function."""
+    chosen: dict[str, float | str] = field(default_factory=dict)
+    """What the solver chose by itself, by name; text where the samples of a batch differ."""
 
 
-Estimate = tuple[Tensor, Tensor]
-"""What an iteration yields: cube `(B, C, H, W)` and measurement residual `y − A x (B, H, L)`."""
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What an iteration yields."""
+
+    cube: Tensor
+    """`(B, C, H, W)`."""
+    residual: Tensor
+    """What the cube does not explain, `y − A x (B, H, L)`."""
+    objective: Tensor | None = None
+    """The function that the method minimises `(B,)`, where there is one."""
+
+
+class Chosen(dict[str, float | str]):
+    """What a solver chose by itself. Noting it also logs it."""
+
+    def note(self, name: str, value: float | str | Tensor) -> None:
+        """Remember that `name` was set to `value`; a tensor holds one number a sample, `(B,)`."""
+        if isinstance(value, Tensor):
+            low, high = (float(f"{float(end):.4g}") for end in (value.min(), value.max()))
+            value = low if low == high else f"{low:g} to {high:g} over the batch"
+        self[name] = value
+        logger.info("chosen: %s = %s", name, f"{value:.4g}" if isinstance(value, float) else value)
 
 
 @dataclass(frozen=True)
@@ -81,8 +119,13 @@ class IterativeSolver(ABC):
         return self.solve(measurement, mask, camera, progress).cube
 
     @abstractmethod
-    def iterate(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Iterator[Estimate]:
-        """Yield `(cube, residual)` after each iteration, `self.iterations` times."""
+    def iterate(
+        self, measurement: Tensor, mask: Tensor, camera: CASSI, chosen: Chosen
+    ) -> Iterator[Estimate]:
+        """Yield an estimate after each iteration, `self.iterations` times.
+
+        chosen: where to note what was set automatically.
+        """
 
     @torch.no_grad()
     def solve(
@@ -95,15 +138,17 @@ class IterativeSolver(ABC):
         # A dark measurement is explained by a dark cube: its residual is 0, not 0 / 0.
         norm = torch.where(norm > 0, norm, torch.ones_like(norm))
         history: list[Tensor] = []
+        objectives: list[Tensor] = []
+        chosen = Chosen()
         previous: Tensor | None = None
         reason: Reason = "iterations"
-        for cube, residual in self.iterate(measurement, mask, camera):
-            history.append(_norm(residual) / norm)
+        for estimate in self.iterate(measurement, mask, camera, chosen):
+            cube = estimate.cube
+            history.append(_norm(estimate.residual) / norm)
+            if estimate.objective is not None:
+                objectives.append(estimate.objective)
             if progress is not None:
-                info = {
-                    "residual": float(history[-1].mean()),
-                    "seconds": time.perf_counter() - started,
-                }
+                info = _info(started, history, objectives)
                 progress(len(history), self.iterations, info)
             if self.tolerance and previous is not None and self._settled(cube, previous):
                 reason = "tolerance"
@@ -112,13 +157,24 @@ class IterativeSolver(ABC):
                 reason = "seconds"
                 break
             previous = cube.clone() if self.tolerance else None
+        return Solution(
+            cube,
+            self._finite(history),
+            len(history),
+            _elapsed(started, cube),
+            reason,
+            torch.stack(objectives) if objectives else None,
+            dict(chosen),
+        )
+
+    def _finite(self, history: list[Tensor]) -> Tensor:
         residuals = torch.stack(history)
         if not bool(torch.isfinite(residuals).all()):
             raise DivergedError(
                 f"{type(self).__name__} did not stay finite on this snapshot. Check that mask and "
                 "dispersion belong to it."
             )
-        return Solution(cube, residuals, len(history), _elapsed(started, cube), reason)
+        return residuals
 
     def _settled(self, cube: Tensor, previous: Tensor) -> bool:
         return bool((_norm(cube - previous) <= self.tolerance * _norm(cube)).all())
@@ -136,6 +192,13 @@ def geometric(first: float, last: float, count: int) -> list[float]:
         return [last]
     ratio = math.log(last / first) / (count - 1)
     return [first * math.exp(ratio * k) for k in range(count)]
+
+
+def _info(started: float, history: list[Tensor], objectives: list[Tensor]) -> dict[str, float]:
+    info = {"residual": float(history[-1].mean()), "seconds": time.perf_counter() - started}
+    if objectives:
+        info["objective"] = float(objectives[-1].mean())
+    return info
 
 
 def _prepared(measurement: Tensor, mask: Tensor, camera: CASSI) -> tuple[Tensor, Tensor]:

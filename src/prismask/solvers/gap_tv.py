@@ -28,9 +28,12 @@ from torch import Tensor
 
 from prismask.checks import choose
 from prismask.optics.camera import CASSI
-from prismask.solvers.base import Estimate, IterativeSolver, geometric, require
+from prismask.optics.noise import relative_noise
+from prismask.solvers.base import Chosen, Estimate, IterativeSolver, geometric, require
 from prismask.solvers.tv import COUPLINGS, Coupling, TvDual, denoise_tv
 
+LEAST_NOISE = 0.01
+"""What automatic noise is at least: on clean data this costs nothing, and no estimate is exact."""
 _FLOOR = 1e-6
 """Least Φ, as a fraction of its mean, by which a residual is divided: 0 / 0 where no light is."""
 
@@ -50,10 +53,11 @@ class GapTv(IterativeSolver):
     """TV steps an iteration; few are enough, for each call goes on where the last one stopped."""
     coupling: Coupling = "joint"
     """`joint`: all bands share their edges; `band`: each by itself, as in the original."""
-    noise: float = 0.01
+    noise: float | None = None
     """Standard deviation of the measurement's noise as a fraction of its rms value; 0: exact.
 
-    Too small a value costs decibels on noisy data; twice the true one costs a tenth or two.
+    None: estimated from the measurement, but at least 0.01. Too small a value costs decibels on
+    noisy data; twice the true one costs a tenth or two.
     """
     nonnegative: bool = True
     """Whether negative light is set to zero after each iteration."""
@@ -65,20 +69,22 @@ class GapTv(IterativeSolver):
         require(min(weights) > 0, f"TV weights are {weights[0]} to {weights[1]}; both must be > 0.")
         inner = self.inner_iterations
         require(inner >= 1, f"inner_iterations is {inner}; at least 1 is needed.")
-        require(self.noise >= 0, f"noise is {self.noise}; a fraction of the signal, 0 or more.")
+        require_noise(self.noise)
 
-    def iterate(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Iterator[Estimate]:
-        """Yield `(cube, residual)` after each iteration."""
-        gram = camera.gram_bound(mask)
-        divisor = torch.maximum(gram, _FLOOR * gram.mean((-1, -2), keepdim=True))
+    def iterate(
+        self, measurement: Tensor, mask: Tensor, camera: CASSI, chosen: Chosen
+    ) -> Iterator[Estimate]:
+        """Yield an estimate after each iteration."""
+        divisor = divisor_of(camera.gram_bound(mask))
         throughput_power = camera.throughput(mask).square().mean((-1, -2))
-        brightness = _brightness(measurement, throughput_power)
+        brightness = brightness_of(measurement, throughput_power)
+        noise = stated_noise(self.noise, measurement, mask, camera, chosen)
         cube = camera.spread(measurement, mask).contiguous()
         dual = TvDual.zeros(cube)
         pull = torch.zeros_like(measurement)
         residual = measurement - camera.forward(cube, mask)
         for weight in geometric(self.weight, self.last_weight, self.iterations):
-            kappa = self.noise**2 * throughput_power / weight
+            kappa = noise.square() * throughput_power / weight
             keep = divisor / (divisor + kappa[:, None, None])
             residual = keep * residual
             pull = keep * pull + residual
@@ -94,10 +100,32 @@ class GapTv(IterativeSolver):
             if self.nonnegative:
                 cube.clamp_min_(0)
             residual = measurement - camera.forward(cube, mask)
-            yield cube, residual
+            yield Estimate(cube, residual)
 
 
-def _brightness(measurement: Tensor, throughput_power: Tensor) -> Tensor:
+def stated_noise(
+    given: float | None, measurement: Tensor, mask: Tensor, camera: CASSI, chosen: Chosen
+) -> Tensor:
+    """The noise as a fraction of the measurement's rms value, `(B|1,)`: given, or estimated."""
+    if given is not None:
+        return measurement.new_tensor([given])
+    noise = relative_noise(measurement, mask, camera).clamp_min(LEAST_NOISE)
+    chosen.note("noise", noise)
+    return noise
+
+
+def require_noise(noise: float | None) -> None:
+    """Raise `ConfigError` unless this is a possible noise level, or None for automatic."""
+    fits = noise is None or noise >= 0
+    require(fits, f"noise is {noise}; a fraction of the signal, 0 or more, or None: estimated.")
+
+
+def divisor_of(gram: Tensor) -> Tensor:
+    """Φ `(B|1, H, L)` with a floor, so that residuals can be divided by it."""
+    return torch.maximum(gram, _FLOOR * gram.mean((-1, -2), keepdim=True))
+
+
+def brightness_of(measurement: Tensor, throughput_power: Tensor) -> Tensor:
     """Brightness `(B,)` of a grey scene that would give a measurement of this rms value."""
     power = measurement.square().mean((-1, -2))
     return (power / throughput_power.clamp_min(torch.finfo(power.dtype).tiny)).sqrt()

@@ -16,8 +16,26 @@ from prismask.errors import ConfigError
 if TYPE_CHECKING:
     from prismask.solvers.base import Solver
 
-_HOMES = {"gap-tv": ("prismask.solvers.gap_tv", "GapTv")}
+_HOMES = {
+    "desci": ("prismask.solvers.desci", "DeSci"),
+    "gap-tv": ("prismask.solvers.gap_tv", "GapTv"),
+    "gpsr": ("prismask.solvers.gpsr", "Gpsr"),
+    "pnp": ("prismask.solvers.pnp", "Pnp"),
+    "pnp-dip": ("prismask.solvers.pnp_dip", "PnpDip"),
+    "twist": ("prismask.solvers.twist", "Twist"),
+}
 """Module and class of each solver; imported when first asked for, because torch takes seconds."""
+
+
+SUMMARIES = {
+    "desci": "low rank of similar patches, started from gap-tv",
+    "gap-tv": "total variation among the cubes that explain the snapshot; the quick one",
+    "gpsr": "few coefficients of wavelets over the image and cosines over the spectrum",
+    "pnp": "any denoiser as the prior: tv, block-dct or a function of one's own",
+    "pnp-dip": "an untrained network fitted to the one snapshot; wants a GPU",
+    "twist": "total variation balanced against the noise, two-step shrinkage",
+}
+"""What each of them believes about scenes, in a line."""
 
 
 def list_solvers() -> list[str]:
@@ -36,5 +54,9 @@ def create_solver(name: str = "gap-tv", **options: Any) -> Solver:
                 f"{name} has no option {option!r}.{nearest(option, known)} "
                 f"Known: {', '.join(sorted(known))}."
             )
-    solver: Solver = build(**options)
+    try:
+        solver: Solver = build(**options)
+    except TypeError as error:  # a word where a number belongs
+        given = ", ".join(f"{key}={value!r}" for key, value in options.items())
+        raise ConfigError(f"{name} does not take {given}: {error}.") from error
     return solver

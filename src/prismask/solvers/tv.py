@@ -11,7 +11,8 @@ with forward differences and nothing beyond the edge. TV is isotropic, in one of
 
 Both agree when all bands are alike, so a weight means the same in either. The problem is solved
 in its dual (Chambolle, 2004): a field p with |p| ≤ 1 at every pixel and x = image − weight · ∇ᵀp,
-by projected gradient steps, or by the fast ones of Beck & Teboulle (2009).
+by projected gradient steps, or by the fast ones of Beck & Teboulle (2009). Where the estimate must
+not be negative, x is the nonnegative part of that difference, in every step as at the end.
 
 Gradients do not flow through this function: solvers need none.
 """
@@ -73,12 +74,14 @@ def denoise_tv(
     coupling: Coupling = "band",
     momentum: bool = True,
     dual: TvDual | None = None,
+    nonnegative: bool = False,
 ) -> Tensor:
     """The TV-denoised `image (B, C, H, W)`.
 
     weight: one number, or one a sample `(B,)`; 0 leaves the image as it is.
     momentum: fast steps, best from a fresh start; plain ones suit a few steps from a warm start.
     dual: start from this field and leave the final one in it; None starts from zero.
+    nonnegative: minimise among the images without negative values.
     """
     check_shape(image, ("B", "C", "H", "W"), "image")
     choose(coupling, COUPLINGS, "coupling")
@@ -92,10 +95,12 @@ def denoise_tv(
     scaled = image / safe
     estimate = torch.empty_like(scaled)
     run = _fast_steps if momentum else _plain_steps
-    run(scaled, field, estimate, iterations, coupling)
-    _primal(scaled, field, estimate)
+    run(scaled, field, estimate, iterations, coupling, nonnegative)
+    _primal(scaled, field, estimate, nonnegative)
     estimate *= safe
-    return estimate if bool(active.all()) else torch.where(active, estimate, image)
+    if bool(active.all()):
+        return estimate
+    return torch.where(active, estimate, image.clamp_min(0) if nonnegative else image)
 
 
 @torch.no_grad()
@@ -125,23 +130,33 @@ def _weights(weight: float | Tensor, image: Tensor) -> Tensor:
 
 
 def _plain_steps(
-    scaled: Tensor, field: TvDual, estimate: Tensor, iterations: int, coupling: Coupling
+    scaled: Tensor,
+    field: TvDual,
+    estimate: Tensor,
+    iterations: int,
+    coupling: Coupling,
+    nonnegative: bool,
 ) -> None:
     squares = torch.empty_like(scaled)
     for _ in range(iterations):
-        _primal(scaled, field, estimate)
+        _primal(scaled, field, estimate, nonnegative)
         _ascend(field, estimate, PLAIN_STEP)
         _project(field, squares, coupling)
 
 
 def _fast_steps(
-    scaled: Tensor, field: TvDual, estimate: Tensor, iterations: int, coupling: Coupling
+    scaled: Tensor,
+    field: TvDual,
+    estimate: Tensor,
+    iterations: int,
+    coupling: Coupling,
+    nonnegative: bool,
 ) -> None:
     squares = torch.empty_like(scaled)
     ahead, behind = field.clone(), field
     t = 1.0
     for _ in range(iterations):
-        _primal(scaled, ahead, estimate)
+        _primal(scaled, ahead, estimate, nonnegative)
         _ascend(ahead, estimate, FAST_STEP)
         _project(ahead, squares, coupling)
         following = (1 + math.sqrt(1 + 4 * t * t)) / 2
@@ -153,12 +168,14 @@ def _fast_steps(
     field.down, field.right = behind.down, behind.right
 
 
-def _primal(scaled: Tensor, field: TvDual, estimate: Tensor) -> None:
-    """estimate = scaled − ∇ᵀp."""
+def _primal(scaled: Tensor, field: TvDual, estimate: Tensor, nonnegative: bool) -> None:
+    """estimate = scaled − ∇ᵀp, or the nonnegative part of it."""
     torch.add(scaled, field.down[..., 1:, :], out=estimate)
     estimate.sub_(field.down[..., :-1, :])
     estimate.add_(field.right[..., 1:])
     estimate.sub_(field.right[..., :-1])
+    if nonnegative:
+        estimate.clamp_min_(0)
 
 
 def _ascend(field: TvDual, estimate: Tensor, step: float) -> None:

@@ -20,6 +20,9 @@ from prismask.training.crops import CropPlan, SceneBank, draw_plan, to_device
 from prismask.training.masks import MaskSource
 from prismask.training.repaint import NUMBERS, repaint
 
+TEXTURE = 0.007
+"""Most that the noise estimate reads too much, of the measurement's rms value (`optics.noise`)."""
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -31,6 +34,8 @@ class Batch:
     """Its snapshot `(B, H, L)`, noise included."""
     mask: Tensor
     """The mask that coded it, `(1|B, 1, H, W)`."""
+    noise: Tensor
+    """What a network is told about the noise, `(B,)`: as far off as an estimate would be."""
 
 
 def seed_of(*parts: object) -> int:
@@ -75,8 +80,9 @@ class BatchMaker:
         mask = self.masks.draw(self.count, self._host, self._device)
         if mask.shape[0] > 1:
             mask = mask[self.part]
-        measurement = self.camera.forward(cube, mask)
-        return Batch(cube, self._with_noise(measurement), mask)
+        clean = self.camera.forward(cube, mask)
+        std = self._noise_std(clean.device)
+        return Batch(cube, self._with_noise(clean, std), mask, self._told(clean, std, step))
 
     def noise_generator(self, step: int, what: str) -> torch.Generator:
         """The device generator, set to what step `step` uses for `what`."""
@@ -89,13 +95,27 @@ class BatchMaker:
         drawn = torch.randn(self.count, *NUMBERS, generator=numbers)[self.part]
         return repaint(cube, drawn * self.config.repaint)
 
-    def _with_noise(self, measurement: Tensor) -> Tensor:
+    def _noise_std(self, device: torch.device) -> Tensor | None:
+        """σ of each measurement's noise `(B,)`; None: there is none."""
         low, high = self.config.noise_std
         if high <= 0:
-            return measurement
+            return None
         numbers = torch.rand(self.count, generator=self._host)[self.part]
-        std = to_device(low + (high - low) * numbers, measurement.device)[:, None, None]
-        shape = (self.count, *measurement.shape[1:])
-        noise = torch.randn(shape, generator=self._device, device=measurement.device)[self.part]
-        # σ is stated for a measurement scaled to the cube's range (2/C); this one is a plain sum.
-        return measurement + noise * std / network_scale(self.camera.bands)
+        # σ is stated for a measurement scaled to the cube's range (2/C); ours is a plain sum.
+        return to_device(low + (high - low) * numbers, device) / network_scale(self.camera.bands)
+
+    def _with_noise(self, clean: Tensor, std: Tensor | None) -> Tensor:
+        if std is None:
+            return clean
+        shape = (self.count, *clean.shape[1:])
+        noise = torch.randn(shape, generator=self._device, device=clean.device)[self.part]
+        return clean + noise * std[:, None, None]
+
+    def _told(self, clean: Tensor, std: Tensor | None, step: int) -> Tensor:
+        """σ as `optics.noise` would estimate it: texture passes for a little more noise."""
+        numbers = torch.Generator().manual_seed(seed_of(self.seed, "told", step))
+        texture = to_device(
+            TEXTURE * torch.rand(self.count, generator=numbers)[self.part], clean.device
+        )
+        level = clean.square().mean((-1, -2)).sqrt()
+        return texture * level if std is None else std + texture * level

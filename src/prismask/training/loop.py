@@ -96,6 +96,7 @@ class Stepper:
         self.state = state
         self.run = run
         self.phase: Phase | None = None
+        self.wants_noise = "noise" in state.model.inputs
         speed = run.config.speed
         on_gpu = run.device.type == "cuda"
         self.half = speed.precision == "bf16" or (speed.precision == "auto" and on_gpu)
@@ -114,7 +115,8 @@ class Stepper:
         batch = batches.make(self.state.step)
         with torch.autocast(self.run.device.type, torch.bfloat16, enabled=self.half):
             mask, mask_std = self._shown_mask(batch, batches, phase)
-            estimate, loss = self.loss_of(batch.measurement, mask, batch.cube)
+            noise = batch.noise if self.wants_noise else None
+            estimate, loss = self.loss_of(batch.measurement, mask, batch.cube, noise)
         total = loss + self._objection(estimate, batch, phase)
         if phase == "phi" and mask_std is not None:
             settings = self.run.config.loss
@@ -126,11 +128,11 @@ class Stepper:
         return {"loss": loss.detach(), **_range_of(mask_std)}
 
     def _loss_of(
-        self, measurement: Tensor, mask: Tensor, cube: Tensor
+        self, measurement: Tensor, mask: Tensor, cube: Tensor, noise: Tensor | None
     ) -> tuple[Tensor | None, Tensor]:
         """ℓ, and the cubes where an adversary wants to see them: a second output of a compiled
         graph would cost a gradient of zeros in every step."""
-        estimate = self.state.model.reconstruct(measurement, mask, self.run.camera)
+        estimate = self.state.model.reconstruct(measurement, mask, self.run.camera, noise)
         loss = reconstruction_loss(estimate, cube, self.run.config.loss.kind)
         return (None if self.state.adversary is None else estimate), loss
 

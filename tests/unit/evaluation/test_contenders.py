@@ -44,7 +44,13 @@ def test_fresh_networks_are_seeded() -> None:
 
 def test_all_kinds_are_called_alike() -> None:
     entries = read_entries(
-        {"net": "srn:width=8,blocks=1", "tv": "gap-tv:iterations=1", "f": spread}
+        {
+            "net": "srn:width=8,blocks=1",
+            "tv": "gap-tv:iterations=1",
+            "two-step": "twist:iterations=2,coupling=band",
+            "own": "pnp:iterations=1,denoiser=tv,start=spread",
+            "f": spread,
+        }
     )
     mask = torch.rand(1, 1, 16, 16)
     measurement = CAMERA.forward(torch.rand(2, BANDS, 16, 16), mask)

@@ -188,6 +188,15 @@ def test_the_history_is_complete(shot: Measurement, mask: Mask) -> None:
     assert cube.attrs["weights_sha256"] == "abc"
 
 
+def test_what_a_solver_chose_is_told(shot: Measurement, mask: Mask) -> None:
+    cube = reconstruct(shot, mask, CAMERA, method="twist", iterations=2)
+    assert cube.attrs["method"] == "twist"
+    assert "noise=" in cube.attrs["method_chosen"]
+    assert "weight=" in cube.attrs["method_chosen"]
+    stated = reconstruct(shot, mask, CAMERA, method="gap-tv", iterations=2, noise=0.0)
+    assert "method_chosen" not in stated.attrs
+
+
 def test_a_recipe_is_the_same_only_for_the_same_result(shot: Measurement, mask: Mask) -> None:
     base = Settings(samples=4)
     network = _network(sha256="abc")

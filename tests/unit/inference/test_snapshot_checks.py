@@ -8,7 +8,7 @@ import torch
 from prismask.errors import ShapeError
 from prismask.inference import checks
 from prismask.inference.registration import Registration
-from prismask.inference.selfcheck import estimate_noise, reproject
+from prismask.inference.selfcheck import reproject
 from prismask.inference.strips import project, throughput
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
@@ -155,7 +155,7 @@ def test_what_is_said_about_the_mask() -> None:
     assert "found over 57 px" in longer
 
 
-# --- the camera in strips, noise, residual -------------------------------------------------------
+# --- the camera in strips, residual -------------------------------------------------------
 
 
 @pytest.mark.parametrize("camera", [CAMERA, CASSI.from_step(12, axis="height")])
@@ -164,20 +164,6 @@ def test_strips_are_the_whole(camera: CASSI, monkeypatch: pytest.MonkeyPatch) ->
     cube, mask, _ = _shot((33, 40))
     assert torch.equal(project(cube, mask, camera), camera.forward(cube[None], mask)[0])
     assert torch.equal(throughput(mask, camera), camera.throughput(mask)[0])
-
-
-@pytest.mark.parametrize("std", [0.002, 0.05])
-def test_noise_is_read_from_the_quiet_parts(std: float) -> None:
-    """Half of the snapshot is dark, the rest carries the code, which is no noise."""
-    _, _, signal = _shot()
-    signal = torch.cat([signal, torch.zeros_like(signal)])
-    noisy = signal + std * torch.randn(signal.shape, generator=seeded(2))
-    assert estimate_noise(noisy) == pytest.approx(std, rel=0.2)
-
-
-def test_noise_of_what_is_too_small_or_exact_is_zero() -> None:
-    assert estimate_noise(torch.rand(5, 5)) == 0
-    assert estimate_noise(torch.ones(64, 64)) == 0
 
 
 def test_the_truth_leaves_the_noise_as_residual() -> None:

@@ -126,6 +126,19 @@ def test_stating_the_noise_pays() -> None:
     assert default > exact - 0.3
 
 
+def test_noise_is_estimated_where_none_is_stated() -> None:
+    truth, mask = scene(), aperture()
+    clean = CAMERA.forward(truth, mask)
+    generator = torch.Generator().manual_seed(4)
+    noise = clean.square().mean().sqrt() * torch.randn(clean.shape, generator=generator)
+    calm, loud = (GapTv().solve(clean + level * noise, mask, CAMERA) for level in (0.0, 0.2))
+    assert calm.chosen == {"noise": 0.01}
+    assert loud.chosen["noise"] == pytest.approx(0.2, rel=0.3)
+    fixed = GapTv(noise=0.01).solve(clean + 0.2 * noise, mask, CAMERA)
+    assert fixed.chosen == {}
+    assert psnr(loud.cube, truth) > psnr(fixed.cube, truth) + 2
+
+
 def test_the_accumulated_residual_removes_the_denoisers_bias() -> None:
     truth, mask = scene(), aperture()
     measurement = CAMERA.forward(truth, mask)

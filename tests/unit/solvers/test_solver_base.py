@@ -13,7 +13,7 @@ from torch import Tensor
 
 from prismask.errors import ConfigError, DivergedError, ShapeError, ValuesError
 from prismask.optics.camera import CASSI
-from prismask.solvers.base import Estimate, IterativeSolver, geometric
+from prismask.solvers.base import Chosen, Estimate, IterativeSolver, geometric
 
 CAMERA = CASSI.from_step(bands=3, step=1)
 
@@ -25,13 +25,15 @@ class Landweber(IterativeSolver):
     pause: float = 0.0
     factor: float = 1 / 3
 
-    def iterate(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Iterator[Estimate]:
+    def iterate(
+        self, measurement: Tensor, mask: Tensor, camera: CASSI, chosen: Chosen
+    ) -> Iterator[Estimate]:
         cube = torch.zeros_like(camera.adjoint(measurement, mask))
         for _ in range(self.iterations):
             residual = measurement - camera.forward(cube, mask)
             cube += self.factor * camera.adjoint(residual, mask)
             time.sleep(self.pause)
-            yield cube, measurement - camera.forward(cube, mask)
+            yield Estimate(cube, measurement - camera.forward(cube, mask))
 
 
 def problem(batch: int = 2) -> tuple[Tensor, Tensor]:
@@ -57,6 +59,47 @@ def test_history_progress_and_result_agree() -> None:
     want = left.flatten(1).norm(dim=1) / measurement.flatten(1).norm(dim=1)
     torch.testing.assert_close(solution.residuals[-1], want)
     assert torch.equal(solver(measurement, mask, CAMERA), solution.cube)
+
+
+@dataclass(frozen=True)
+class Talkative(Landweber):
+    """Chooses its factor and knows its objective."""
+
+    def iterate(
+        self, measurement: Tensor, mask: Tensor, camera: CASSI, chosen: Chosen
+    ) -> Iterator[Estimate]:
+        chosen.note("factor", torch.tensor([0.25, 0.25]))
+        chosen.note("level", measurement.square().mean((-1, -2)))
+        chosen.note("start", "dark")
+        for one in super().iterate(measurement, mask, camera, chosen):
+            yield Estimate(one.cube, one.residual, one.residual.square().sum((-1, -2)) / 2)
+
+
+def test_objective_and_choices_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    measurement, mask = problem()
+    calls: list[dict[str, float]] = []
+    with caplog.at_level("INFO", logger="prismask.solvers"):
+        solution = Talkative(iterations=3).solve(
+            measurement, mask, CAMERA, lambda *call: calls.append(call[2])
+        )
+    assert solution.objectives is not None
+    norms = measurement.square().sum((-1, -2)).sqrt()
+    torch.testing.assert_close(
+        solution.objectives, (solution.residuals * norms).square() / 2, rtol=1e-4, atol=0
+    )
+    assert [info["objective"] for info in calls] == pytest.approx(
+        solution.objectives.mean(1).tolist()
+    )
+    assert solution.chosen["factor"] == 0.25
+    assert "over the batch" in str(solution.chosen["level"])
+    assert solution.chosen["start"] == "dark"
+    assert [record.message for record in caplog.records][::2] == [
+        "chosen: factor = 0.25",
+        "chosen: start = dark",
+    ]
+    silent = Landweber(iterations=3).solve(measurement, mask, CAMERA)
+    assert silent.objectives is None
+    assert silent.chosen == {}
 
 
 def test_it_stops_when_settled() -> None:

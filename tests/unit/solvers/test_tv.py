@@ -75,6 +75,23 @@ def test_the_result_is_a_minimum(coupling: Coupling) -> None:
         assert objective(other, image, 0.2, coupling) > least
 
 
+@pytest.mark.parametrize("momentum", [True, False])
+def test_without_negative_values_it_is_the_minimum_among_those(momentum: bool) -> None:
+    image = noisy(1, 2, 9, 10) - 0.5
+    best = denoise_tv(image, 0.1, 3000, momentum=momentum, nonnegative=True)
+    assert best.min() >= 0
+    least = objective(best, image, 0.1, "band")
+    # Clamping the free minimum is not the same and not as good.
+    clamped = denoise_tv(image, 0.1, 3000).clamp_min(0)
+    assert objective(clamped, image, 0.1, "band") > least + 1e-4
+    generator = torch.Generator().manual_seed(1)
+    for size in (1e-1, 1e-2, 1e-3):
+        for _ in range(10):
+            step = size * torch.randn(image.shape, generator=generator, dtype=torch.float64)
+            assert objective((best + step).clamp_min(0), image, 0.1, "band") > least - 1e-6
+    assert torch.equal(denoise_tv(image, 0.0, 3, nonnegative=True), image.clamp_min(0))
+
+
 def test_more_iterations_lower_the_objective() -> None:
     image = noisy(1, 2, 16, 16)
     for momentum in (True, False):

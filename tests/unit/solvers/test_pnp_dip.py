@@ -1,0 +1,195 @@
+"""PnP-DIP: the network learns its scene, repeatably, on any camera and size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from prismask.errors import ConfigError
+from prismask.optics.camera import CASSI
+from prismask.scenes.synthetic import demo_scene
+from prismask.solvers.gap_tv import GapTv
+from prismask.solvers.pnp_dip import PnpDip
+
+CAMERA = CASSI.from_step(bands=6, step=2)
+TINY: dict[str, Any] = {
+    "iterations": 3,
+    "steps": 3,
+    "width": 8,
+    "levels": 2,
+    "start": "gap-tv",
+    "stop_at_noise": False,
+}
+
+
+def scene(bands: int = 6, height: int = 24, width: int = 28) -> Tensor:
+    """A corner of the demo scene, `(1, C, H, W)`."""
+    grid = np.linspace(450, 650, bands).tolist()
+    values = demo_scene((64, 64), grid).values[:, :height, :width]
+    return torch.tensor(np.array(values))[None]
+
+
+def aperture(height: int = 24, width: int = 28, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.where(torch.rand(height, width, generator=generator) < 0.5, 0.05, 0.95)
+
+
+def psnr(estimate: Tensor, truth: Tensor) -> float:
+    return float(-10 * torch.log10((estimate - truth).square().mean()))
+
+
+def test_the_residual_falls() -> None:
+    truth, mask = scene(), aperture()
+    solver = PnpDip(iterations=8, steps=8, width=16, levels=2, stop_at_noise=False)
+    solution = solver.solve(CAMERA.forward(truth, mask), mask, CAMERA)
+    assert solution.cube.shape == truth.shape
+    assert solution.residuals[-1] < 0.5 * solution.residuals[0]
+    assert solution.cube.min() >= 0
+    assert solution.chosen["levels"] == 2
+    assert "noise" in solution.chosen
+    assert not solution.cube.requires_grad
+
+
+def test_a_seed_repeats_a_run() -> None:
+    truth, mask = scene(), aperture()
+    measurement = CAMERA.forward(truth, mask)
+    before = measurement.clone()
+    first = PnpDip(**TINY)(measurement, mask, CAMERA)
+    torch.rand(3)  # what others draw does not matter
+    assert torch.equal(first, PnpDip(**TINY)(measurement, mask, CAMERA))
+    assert not torch.equal(first, PnpDip(seed=1, **TINY)(measurement, mask, CAMERA))
+    assert torch.equal(measurement, before)
+
+
+@pytest.mark.slow
+def test_it_improves_on_its_start() -> None:
+    """Three materials under a shading that repeats: what TV blurs and a network draws."""
+    camera = CASSI.from_step(bands=8, step=2)
+    y, x = torch.meshgrid(torch.arange(48), torch.arange(48), indexing="ij")
+    band = torch.linspace(0, 3, 8)
+    spectra = torch.stack([(band - centre).square().neg().exp() for centre in (0.3, 1.5, 2.7)])
+    amounts = torch.stack([(x // 11 + y // 10) % 3 == k for k in range(3)]).float()
+    shade = 0.6 + 0.25 * torch.sin(0.9 * x) * torch.cos(0.7 * y)
+    truth = (torch.einsum("kc,khw->chw", spectra, amounts) * shade)[None]
+    mask = aperture(48, 48)
+    measurement = camera.forward(truth, mask)
+    solver = PnpDip(iterations=25, steps=15, width=48, levels=3, start="gap-tv", noise=0.01)
+    found = solver(measurement, mask, camera)
+    assert psnr(found, truth) > psnr(GapTv()(measurement, mask, camera), truth) + 0.7
+
+
+@pytest.mark.parametrize(
+    ("camera", "size"),
+    [
+        (CASSI.from_step(bands=6, step=1.3), (24, 28)),
+        (CASSI.from_step(bands=6, step=-1, axis="height"), (21, 27)),
+        (CASSI.from_step(bands=6, step=2, design="dual"), (24, 28)),
+        (CAMERA, (19, 23)),
+        (CAMERA, (5, 6)),
+    ],
+    ids=["fractional", "height", "dual", "odd", "tiny"],
+)
+def test_it_works_on_every_camera_and_size(camera: CASSI, size: tuple[int, int]) -> None:
+    truth = scene(6, *size)
+    mask = aperture(*camera.mask_size(size))
+    solution = PnpDip(**TINY).solve(camera.forward(truth, mask), mask, camera)
+    assert solution.cube.shape == truth.shape
+    assert torch.isfinite(solution.cube).all()
+    assert solution.residuals[-1] < solution.residuals[0]
+
+
+def test_a_batch_equals_its_samples() -> None:
+    truth = torch.cat([scene(), 0.1 * scene().flip(-1)])
+    masks = torch.stack([aperture(seed=seed) for seed in range(2)])[:, None]
+    measurement = CAMERA.forward(truth, masks)
+    together = PnpDip(**TINY)(measurement, masks, CAMERA)
+    for k in range(2):
+        alone = PnpDip(**TINY)(measurement[k : k + 1], masks[k], CAMERA)
+        torch.testing.assert_close(together[k : k + 1], alone, rtol=0, atol=1e-4)
+    assert PnpDip(**TINY)(measurement[:1], masks, CAMERA).shape == together.shape
+
+
+def test_it_stops_when_time_is_up() -> None:
+    truth, mask = scene(), aperture()
+    solver = PnpDip(iterations=1000, seconds=0.2, steps=2, width=8, levels=1)
+    solution = solver.solve(CAMERA.forward(truth, mask), mask, CAMERA)
+    assert solution.reason == "seconds"
+    assert solution.iterations < 1000
+
+
+def test_it_stops_at_the_noise() -> None:
+    truth, mask = scene(), aperture()
+    solver = PnpDip(iterations=40, steps=5, width=16, levels=2, noise=0.3, start="gap-tv")
+    solution = solver.solve(CAMERA.forward(truth, mask), mask, CAMERA)
+    assert solution.iterations < 40
+    assert solution.residuals[-1] <= 0.3
+    first = GapTv(noise=0.3).solve(CAMERA.forward(truth, mask), mask, CAMERA).residuals[-1]
+    assert solution.residuals[-1] <= first < solution.residuals[-2]
+    assert "noise" in str(solution.chosen["stopped"])
+
+
+def test_units_doubles_and_darkness() -> None:
+    truth, mask = scene(), aperture()
+    measurement = CAMERA.forward(truth, mask)
+    usual = PnpDip(**TINY)(measurement, mask, CAMERA)
+    counts = PnpDip(**TINY)(1000 * measurement.double(), mask, CAMERA)
+    assert counts.dtype == torch.float64
+    torch.testing.assert_close(counts.float() / 1000, usual, rtol=0, atol=1e-3)
+    dark = PnpDip(**TINY)(torch.zeros_like(measurement), mask, CAMERA)
+    assert torch.isfinite(dark).all()
+
+
+def test_options_are_checked() -> None:
+    for options, message in (
+        ({"steps": 0}, "steps"),
+        ({"width": 0}, "width"),
+        ({"levels": -1}, "levels"),
+        ({"rate": 0.0}, "rate"),
+        ({"penalty": 0.0}, "penalties"),
+        ({"weight": -1.0}, "weight"),
+        ({"average": 1.0}, "average"),
+        ({"start": "desc"}, "Did you mean 'desci'"),
+        ({"noise": -0.1}, "noise"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            PnpDip(**options)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_gpu_fits_as_well() -> None:
+    truth, mask = scene(), aperture()
+    measurement = CAMERA.forward(truth, mask)
+    options = {
+        "iterations": 10,
+        "steps": 10,
+        "width": 16,
+        "levels": 2,
+        "start": "gap-tv",
+        "stop_at_noise": False,
+    }
+    here = PnpDip(**options).solve(measurement, mask, CAMERA)
+    for half in (False, True):
+        there = PnpDip(half=half, **options).solve(measurement.cuda(), mask.cuda(), CAMERA)
+        assert there.cube.is_cuda
+        assert psnr(there.cube.cpu(), truth) > psnr(here.cube, truth) - 1
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_a_validation_crop_gains_on_gap_tv(data_folder: Path) -> None:
+    from prismask.scenes.datasets import load_mask_file, load_scenes, read_split
+
+    split = read_split(data_folder)
+    cube = load_scenes(data_folder, ["flowers"])["flowers"]
+    truth = torch.tensor(np.array(cube.values[None, :, 224:288, 224:288]))
+    mask = torch.tensor(load_mask_file(data_folder, split.masks["single"]).values)[96:160, 96:160]
+    camera = CASSI.from_step(bands=cube.bands)
+    measurement = camera.forward(truth, mask)
+    found = PnpDip(iterations=25, steps=15, width=48, levels=3)(measurement, mask, camera)
+    assert psnr(found, truth) > psnr(GapTv()(measurement, mask, camera), truth) + 1.5
