@@ -1,13 +1,15 @@
-"""Published colorimetric tables, taken from colour-science on first use and kept.
+"""Published colorimetric tables.
 
-Importing colour-science takes a second or two, warns about optional parts that are not
-installed, and changes how NumPy prints; none of this may leak into a program that only wants a
-picture, so the import happens here and nowhere else.
+The observer, which every picture needs, lies beside this file. Lights and the ColorChecker come
+from colour-science on first use: importing it takes a second or two, warns about optional parts
+that are not installed, and changes how NumPy prints; none of this may leak into a program that
+only wants a picture, so the import happens here and nowhere else.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +20,7 @@ from prismask.errors import MissingPartError
 
 Values = NDArray[np.float64]
 
+OBSERVER = Path(__file__).with_name("cie_1931.csv")
 EQUAL_ENERGY = "E"
 """The light with the same power at every wavelength."""
 
@@ -25,8 +28,8 @@ EQUAL_ENERGY = "E"
 @cache
 def observer() -> tuple[Values, Values]:
     """CIE 1931 2° observer: wavelengths `(N,)` in nm and x̄, ȳ, z̄ as `(3, N)`."""
-    functions = _colour().MSDS_CMFS["CIE 1931 2 Degree Standard Observer"]
-    return _kept(functions.wavelengths), _kept(np.asarray(functions.values).T)
+    table = np.loadtxt(OBSERVER, delimiter=",", comments="#")
+    return _kept(table[:, 0]), _kept(table[:, 1:].T)
 
 
 def observer_at(wavelengths: ArrayLike) -> Values:

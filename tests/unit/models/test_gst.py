@@ -148,3 +148,12 @@ def test_none_is_no_perturbation() -> None:
     assert not posterior.is_random
     assert torch.equal(posterior.mean(mask), mask)
     assert torch.equal(posterior.sample(mask, 1, torch.Generator())[0], mask)
+
+
+def test_a_compiler_takes_it_in_one_piece_under_autocast() -> None:
+    network = SelfTuning()
+    # "eager" compiles nothing, but traces as every backend does, and breaks where they would.
+    traced = torch.compile(network, dynamic=False, backend="eager", fullgraph=True)
+    mask = torch.rand(2, 1, 8, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(traced(mask), network(mask))
