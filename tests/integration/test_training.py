@@ -361,3 +361,18 @@ def test_noise_is_told_as_an_estimate_would_tell_it() -> None:
     assert float((batch.measurement - clean).std()) == pytest.approx(true_std, rel=0.1)
     most = true_std + 0.007 * clean.square().mean((-1, -2)).sqrt()
     assert bool(((batch.noise >= true_std) & (batch.noise <= most)).all())
+
+
+def test_a_share_of_the_samples_stays_clean() -> None:
+    config = tiny_config(data={"noise_std": [0.02, 0.04], "noise_share": 0.25})
+    prepared = prepare(config, torch.device("cpu"))
+    batches = _batches(config, prepared, prepared.train_scenes, "training", slice(0, 4))
+    noise = []
+    for step in range(100):
+        batch = batches.make(step)
+        left = batch.measurement - prepared.camera.forward(batch.cube, batch.mask)
+        noise += left.flatten(1).std(1).tolist()
+    noisy = [value for value in noise if value > 1e-6]
+    assert len(noisy) == pytest.approx(100, abs=35)
+    assert min(noisy) > 0.8 * 0.02 / network_scale(4)
+    assert max(noisy) < 1.2 * 0.04 / network_scale(4)

@@ -101,8 +101,11 @@ class BatchMaker:
         if high <= 0:
             return None
         numbers = torch.rand(self.count, generator=self._host)[self.part]
+        clean = 1 - self.config.noise_share
+        std = low + (high - low) * (numbers - clean) / self.config.noise_share
+        std = torch.where(numbers < clean, 0.0, std)
         # σ is stated for a measurement scaled to the cube's range (2/C); ours is a plain sum.
-        return to_device(low + (high - low) * numbers, device) / network_scale(self.camera.bands)
+        return to_device(std, device) / network_scale(self.camera.bands)
 
     def _with_noise(self, clean: Tensor, std: Tensor | None) -> Tensor:
         if std is None:

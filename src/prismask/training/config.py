@@ -49,6 +49,8 @@ class DataConfig:
     noise_std: tuple[float, float] = (0.0, 0.0)
     """Gaussian measurement noise: each sample draws its σ from this range; the measurement is
     scaled by 2/C when the noise is added, so σ is relative to the cube's range."""
+    noise_share: float = 1.0
+    """Share of the samples that get noise at all; the others stay clean."""
     synthetic_scenes: int = 6
     """With source "synthetic": how many scenes for training (a third as many for validation)."""
     synthetic_size: int = 96
@@ -209,6 +211,11 @@ class TrainConfig:
             raise ConfigError(
                 f"posterior.kind {self.posterior.kind!r} needs schedule.mode 'bilevel' or 'joint'; "
                 "'plain' would leave it untrained."
+            )
+        if not 0 < self.data.noise_share <= 1:
+            raise ConfigError(
+                f"data.noise_share {self.data.noise_share:g} must lie above 0 and not above 1; for "
+                "no noise at all set data.noise_std = [0, 0]."
             )
         if self.loss.adversarial < 0:
             raise ConfigError(f"loss.adversarial {self.loss.adversarial:g} must not be negative.")
