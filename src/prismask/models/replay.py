@@ -65,7 +65,8 @@ def _record(function: Callable[..., Tensor], given: tuple[Tensor, ...]) -> Recor
     inputs = tuple(t.clone() for t in given)
     graph = torch.cuda.CUDAGraph()
     try:
-        with torch.cuda.graph(graph):
+        # Other threads of a server go on meanwhile; only this one is bound by the recording.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             output = function(*inputs)
     except RuntimeError as reason:
         log.info("this network cannot be recorded as a CUDA graph: %s", reason)
