@@ -7,9 +7,11 @@ matplotlib is installed.
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from prismask.apps.terminal import complain, remark, say
 from prismask.errors import MissingPartError, PrismaskError
@@ -99,7 +101,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"another process of this run is gone ({str(error).splitlines()[0]}). The run "
             "folder's checkpoint is whole: start again with --resume."
         )
-        return LOST_PEER
+        _leave_at_once(LOST_PEER)
+
+
+def _leave_at_once(code: int) -> NoReturn:
+    """End without clearing up: with a peer gone, gloo's threads may abort the process at that."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def line_reporter() -> Callable[[dict[str, Any]], None]:

@@ -46,7 +46,10 @@ def run_on_dask(
 
 @contextmanager
 def connect(address: str, workers: int) -> Iterator[Any]:
-    """A `distributed.Client` of the scheduler at `address`, or of a cluster made here."""
+    """A `distributed.Client` of the scheduler at `address`, or of a cluster made here.
+
+    Never the default of this process: xarray would send its own work there, even afterwards.
+    """
     try:
         from distributed import Client, LocalCluster
     except ImportError as error:
@@ -67,7 +70,7 @@ def connect(address: str, workers: int) -> Iterator[Any]:
             dashboard_address="127.0.0.1:0",
             silence_logs=level,
         )
-        with here, Client(here) as client:
+        with here, Client(here, set_as_default=False) as client:
             yield client
 
 
@@ -75,7 +78,7 @@ def _client_of(address: str) -> Any:
     from distributed import Client
 
     try:
-        client = Client(address, timeout=SECONDS_TO_CONNECT)
+        client = Client(address, timeout=SECONDS_TO_CONNECT, set_as_default=False)
     except ValueError as error:
         raise ConfigError(
             f"{address!r} is no address of a Dask scheduler ({error}); give one such as "

@@ -120,3 +120,10 @@ def test_a_cluster_that_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert number_of(next(outcomes).result) == "1"
     with pytest.raises(WorkerLostError, match="the Dask cluster was lost"):
         next(outcomes)
+
+
+def test_a_cluster_does_not_become_the_default_of_the_process() -> None:
+    dask = pytest.importorskip("dask")
+    with cluster.connect(cluster.LOCAL, 1):
+        assert dask.config.get("scheduler", None) is None
+    assert dask.config.get("scheduler", None) is None
