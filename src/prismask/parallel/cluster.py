@@ -76,15 +76,22 @@ def connect(address: str, workers: int) -> Iterator[Any]:
 
 def _client_of(address: str) -> Any:
     from distributed import Client
+    from distributed.comm.addressing import get_address_host_port
 
     try:
-        client = Client(address, timeout=SECONDS_TO_CONNECT, set_as_default=False)
+        get_address_host_port(address)
     except ValueError as error:
         raise ConfigError(
             f"{address!r} is no address of a Dask scheduler ({error}); give one such as "
             f"tcp://host:8786, or {LOCAL!r} for a cluster on this machine."
         ) from error
+    client = Client.__new__(Client)
+    try:
+        client.__init__(address, timeout=SECONDS_TO_CONNECT, set_as_default=False)
     except Exception as error:  # nobody, or somebody who speaks another language than Dask
+        # What could not connect is half made. Unless it thinks itself closed it waits ten seconds
+        # for itself when it is collected, in whichever thread that happens.
+        client.status = "closed"
         raise DeviceError(
             f"no Dask scheduler answers at {address} ({type(error).__name__}: {error}). Is `dask "
             "scheduler` running there, and is its port open to this machine?"
