@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from small_shots import psnr
 from torch import Tensor
 
 from prismask.errors import ConfigError
@@ -33,10 +34,6 @@ def scene(bands: int = 8, height: int = 30, width: int = 33) -> Tensor:
 def aperture(height: int = 30, width: int = 33, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.where(torch.rand(height, width, generator=generator) < 0.5, 0.05, 0.95)
-
-
-def psnr(estimate: Tensor, truth: Tensor) -> float:
-    return float(-10 * torch.log10((estimate - truth).square().mean()))
 
 
 def test_it_denoises_a_low_rank_image() -> None:

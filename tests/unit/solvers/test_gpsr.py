@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from small_shots import psnr
 from torch import Tensor
 
 from prismask.errors import ConfigError
@@ -27,10 +28,6 @@ def smooth_scene(bands: int = 4, height: int = 16, width: int = 16) -> Tensor:
     y, x = torch.meshgrid(torch.linspace(0, 1, height), torch.linspace(0, 1, width), indexing="ij")
     band = torch.linspace(0, 1, bands)[:, None, None]
     return (0.3 + 0.2 * torch.sin(3 * y + band) + 0.2 * x * band)[None].double()
-
-
-def psnr(estimate: Tensor, truth: Tensor) -> float:
-    return float(-10 * torch.log10((estimate - truth).square().mean()))
 
 
 def test_it_recovers_an_exactly_sparse_cube() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_shots import psnr
 from torch import Tensor
 
 from prismask.errors import ConfigError
@@ -37,10 +38,6 @@ def scene(bands: int = 6, height: int = 24, width: int = 28) -> Tensor:
 def aperture(height: int = 24, width: int = 28, seed: int = 0) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.where(torch.rand(height, width, generator=generator) < 0.5, 0.05, 0.95)
-
-
-def psnr(estimate: Tensor, truth: Tensor) -> float:
-    return float(-10 * torch.log10((estimate - truth).square().mean()))
 
 
 def test_the_residual_falls() -> None:
