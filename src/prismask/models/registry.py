@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "srn": "prismask.models.srn",
+    "srn-looks": "prismask.models.srn_looks",
     "swinir": "prismask.models.swinir",
     "spectral-vit": "prismask.models.spectral_vit",
     "tsa-net": "prismask.models.tsa_net",
@@ -54,6 +55,11 @@ class Backbone:
     def summary(self) -> str:
         """What it is, in one line: the first of its docstring."""
         return (getdoc(self.build) or self.name).splitlines()[0]
+
+    @property
+    def grows_from(self) -> str:
+        """A smaller backbone whose training it can go on with; itself if there is none."""
+        return str(getattr(self.build, "grows_from", self.name))
 
     @property
     def wants_physics(self) -> bool:

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from prismask.errors import DataMissingError, WeightsError
 from prismask.models.network import Reconstructor
-from prismask.models.registry import from_record
+from prismask.models.registry import backbone, from_record
 from prismask.scenes.atomic import write_beside
 
 FORMAT = "prismask-weights-1"
@@ -82,14 +82,18 @@ def fill_from(model: Reconstructor, path: Path | str) -> None:
     """Put a file's weights into a model that is to be trained on.
 
     The backbones must be the same, but one that sees more may go on from one that sees less: the
-    weights of the new planes start at zero. A variance network is taken over where both have one
-    of the same kind, and stays as it is otherwise: with and without one, the backbone is the same.
+    weights of the new planes start at zero. One that has grown (`Backbone.grows_from`) may go on
+    from what it was: what the file does not know starts afresh. A variance network is taken over
+    where both have one of the same kind, and stays as it is otherwise: with and without one, the
+    backbone is the same.
     """
     path = Path(path)
     record, tensors = _read(path)
     before, now = tuple(record["inputs"]), tuple(model.record["inputs"])
+    name = model.record["backbone"]
+    has_grown = record["backbone"] != name and record["backbone"] == backbone(name).grows_from
     for key, fits in (
-        ("backbone", record["backbone"] == model.record["backbone"]),
+        ("backbone", has_grown or record["backbone"] == name),
         ("bands", record["bands"] == model.record["bands"]),
         ("inputs", now[: len(before)] == before),
     ):
@@ -103,6 +107,8 @@ def fill_from(model: Reconstructor, path: Path | str) -> None:
     if record["posterior"].get("kind") != model.record["posterior"].get("kind"):
         tensors = {n: v for n, v in tensors.items() if not n.startswith("posterior.")}
         tensors |= {n: v for n, v in own.items() if n.startswith("posterior.")}
+    if has_grown:
+        tensors = own | tensors
     if before != now:
         tensors = {n: _widened(v, own[n]) if n in own else v for n, v in tensors.items()}
     _fill(model, tensors, path)

@@ -23,6 +23,7 @@ from prismask.optics.camera import CASSI
 
 TINY: dict[str, dict[str, Any]] = {
     "srn": {"width": 8, "blocks": 1},
+    "srn-looks": {"width": 8, "blocks": 3, "looks": 2},
     "swinir": {"width": 12, "groups": 1, "layers": 2, "heads": 2},
     "spectral-vit": {"width": 12, "groups": 1, "layers": 1, "heads": 2},
     "tsa-net": {"width": 8, "heads": 2},
@@ -30,7 +31,7 @@ TINY: dict[str, dict[str, Any]] = {
     "gsm": {"width": 8, "stages": 2, "taps": 3},
     "hssp": {"width": 8, "stages": 2},
 }
-UNFOLDED = ("gsm", "hssp")
+UNFOLDED = ("gsm", "hssp", "srn-looks")
 BANDS = 5
 ODD = (33, 47)
 FRACTIONAL = CASSI.from_step(BANDS, 1.7)
