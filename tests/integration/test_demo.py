@@ -65,11 +65,23 @@ def test_reconstruction_resembles_the_truth(made: Path) -> None:
         assert seen.argmax() == wanted.argmax(), name
 
 
+def test_the_interval_is_there_and_mostly_holds_the_truth(made: Path) -> None:
+    truth, cube = load_cube(made / "truth.nc").values, load_cube(made / "cube.nc")
+    assert cube.lower is not None
+    assert cube.upper is not None
+    inside = float(((truth >= cube.lower) & (truth <= cube.upper)).mean())
+    # The scene is drawn and the network knows photographs: near its 90 %, not at it.
+    assert 0.75 < inside < 0.995
+    page = (made / PAGE).read_text(encoding="utf-8")
+    assert f"it did {100 * inside:.0f} times" in page
+    assert "90 % interval of a pixel" in page
+
+
 def test_page_is_self_contained_and_names_its_conventions(made: Path) -> None:
     page = (made / PAGE).read_text(encoding="utf-8")
     assert page.count("data:image/png;base64,") == 6
     assert not re.search(r"https?://", page)
-    for words in ("PSNR paper", "peak = maximum of the true cube", "SSIM", "GapTv(", "seed=0"):
+    for words in ("PSNR paper", "peak = maximum of the true cube", "SSIM", "interval", "seed=0"):
         assert words in page
     assert len(page) < 3_000_000
 
@@ -84,9 +96,12 @@ def test_a_second_run_keeps_the_first(made: Path) -> None:
 
 
 def test_small_demo_is_reproducible_and_overwrites_when_told(tmp_path: Path) -> None:
-    small = ("--size", "64", "--iterations", "3", "--illuminant", "A", "--seed", "5")
+    small = ("--size", "64", "--method", "gap-tv", "--illuminant", "A", "--seed", "5")
     assert demo(tmp_path, *small).returncode == 0
     first = load_cube(tmp_path / "cube.nc").hash
     done = demo(tmp_path, *small, "--overwrite")
     assert done.returncode == 0, done.stderr
     assert load_cube(tmp_path / "cube.nc").hash == first
+    page = (tmp_path / PAGE).read_text(encoding="utf-8")
+    for words in ("GapTv(", "--seed 5 --method gap-tv", "spread over the pixels of the patch"):
+        assert words in page

@@ -40,6 +40,8 @@ class Shoot:
     snapshot: Measurement
     estimate: Cube
     seed: int
+    chosen: str = ""
+    """Options of the command that chose the method, as they were written."""
 
     @property
     def sensor_text(self) -> str:
@@ -56,7 +58,8 @@ def demo(
     size: int = SIZE,
     seed: int = 0,
     illuminant: str = "D65",
-    iterations: int | None = None,
+    method: str | None = None,
+    model: str | None = None,
     device: str = "auto",
     overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -72,8 +75,10 @@ def demo(
         Seed of the textures, the mask and the noise.
     illuminant
         The light in the scene: D65, A, FL2 …
-    iterations
-        Iterations of the reconstruction. [default: the method's own]
+    method
+        A solver instead of the network: gap-tv, twist …
+    model
+        Weights by name or path. [default: those that `reconstruct` takes]
     device
         auto, cpu or cuda.
     overwrite
@@ -83,9 +88,9 @@ def demo(
 
     check_available()
     _refuse_existing(out, overwrite)
-    options: dict[str, Any] = {} if iterations is None else {"iterations": iterations}
+    how = {"method": method, "model": model, "device": device}
     with reporter() as report:
-        shoot = photograph(report, size, seed, illuminant, device, options)
+        shoot = photograph(report, size, seed, illuminant, how)
         report("drawing the figures")
         pictures = draw(shoot)
         report("writing the files")
@@ -94,9 +99,7 @@ def demo(
     say(f"{out / PAGE}")
 
 
-def photograph(
-    report: Report, size: int, seed: int, illuminant: str, device: str, options: dict[str, Any]
-) -> Shoot:
+def photograph(report: Report, size: int, seed: int, illuminant: str, how: dict[str, Any]) -> Shoot:
     """Scene → mask → snapshot → reconstruction."""
     report("drawing the scene")
     from prismask.scenes.synthetic import demo_scene
@@ -117,8 +120,9 @@ def photograph(
     sensor = Sensor((ShotRead(FULL_WELL_ELECTRONS, READ_ELECTRONS), Saturate(), Quantise(BITS)))
     snapshot = simulate(truth, mask, camera, sensor, seed)
     step = report("reconstructing")
-    estimate = reconstruct(snapshot, mask, camera, progress=step, device=device, **options)
-    return Shoot(truth, mask, camera, snapshot, estimate, seed)
+    estimate = reconstruct(snapshot, mask, camera, progress=step, **how)
+    chosen = "".join(f" --{name} {how[name]}" for name in ("method", "model") if how.get(name))
+    return Shoot(truth, mask, camera, snapshot, estimate, seed, chosen)
 
 
 def draw(shoot: Shoot) -> dict[str, bytes]:

@@ -87,7 +87,7 @@ percent of full scale. Dark is good.</figcaption></figure>
 <figure><img class="plot" src="$spectra" alt="Spectra of six colour patches against the truth">
 <figcaption><b>Six ColorChecker patches.</b> Their reflectances are measured, so the dark line is
 what a spectrometer would say. The blue points are computed from the snapshot; the band around them
-is the spread over the pixels of the patch.</figcaption></figure>
+$band_words.</figcaption></figure>
 
 <h2>Bands</h2>
 <figure><img class="plot" src="$bands_picture" alt="Five bands of truth and reconstruction">
@@ -126,7 +126,7 @@ class PageContent:
     files: Sequence[str]
     """Names of the files beside the page."""
     facts: Mapping[str, str]
-    """bands, snapshot_size, cube_size, sensor."""
+    """bands, snapshot_size, cube_size, sensor, band_words."""
     what_one_sees: str
     """A paragraph that explains the error map."""
 

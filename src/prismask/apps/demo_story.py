@@ -27,6 +27,9 @@ SHOWN = {
 }
 """Which file each picture of the page is."""
 
+LEVEL = 0.9
+"""Coverage that the interval claims: the default of `reconstruct`."""
+
 
 def page_content(shoot: Shoot, pictures: Mapping[str, bytes], files: Sequence[str]) -> PageContent:
     """The page's words and pictures."""
@@ -35,6 +38,11 @@ def page_content(shoot: Shoot, pictures: Mapping[str, bytes], files: Sequence[st
         "snapshot_size": f"{math.prod(shoot.snapshot.size):,}",
         "cube_size": f"{shoot.truth.values.size:,}",
         "sensor": shoot.sensor_text,
+        "band_words": (
+            "is the spread over the pixels of the patch"
+            if shoot.estimate.lower is None
+            else f"is the {100 * LEVEL:.0f} % interval of a pixel, averaged over the patch"
+        ),
     }
     scores = [
         (row["label"], row["text"], row["convention"])
@@ -60,16 +68,40 @@ def what_one_sees(shoot: Shoot) -> str:
     errors = error_map(shoot.estimate, shoot.truth)
     typical, worst = float(np.median(errors)), float(np.percentile(errors, 99))
     name, low, high = furthest_patch(shoot)
-    return (
+    numbers = (
         f"Half of the pixels are off by less than {typical:.1f} % of full scale, one in a hundred "
-        f"by more than {worst:.0f} %. The hues of most patches and balls can be recognised, but "
-        f"their spectra are not exact: of the six patches below, {name} is furthest off, with a "
-        f"mean over its pixels between {low:+.0f} % and {high:+.0f} % of its own peak away from "
-        "the truth, depending on the band. The print on the card and the threads of the cloth are "
-        "not resolved. The prism spreads light along rows, so errors beside bright edges are to "
-        "be expected in that direction. The scene was laid out with large, even surfaces and a "
-        "dim background, which suits this method; a busy or bright scene comes out worse. GAP-TV "
-        "needs no training and assumes only that scenes are smooth between edges."
+        f"by more than {worst:.0f} %. Of the six patches below, {name} is furthest off: its mean "
+        f"spectrum lies between {low:+.0f} % and {high:+.0f} % of its own peak away from the "
+        "truth, depending on the band. The prism spreads light along rows, so errors beside "
+        "bright edges are to be expected in that direction."
+    )
+    return " ".join([numbers, *interval_words(shoot), method_words(shoot)])
+
+
+def interval_words(shoot: Shoot) -> list[str]:
+    """How often the truth of this run lies inside the interval, where there is one."""
+    lower, upper = shoot.estimate.lower, shoot.estimate.upper
+    if lower is None or upper is None:
+        return []
+    inside = 100 * float(((shoot.truth.values >= lower) & (shoot.truth.values <= upper)).mean())
+    return [
+        f"Every value comes with an interval that claims to hold the truth "
+        f"{100 * LEVEL:.0f} times out of 100; in this scene, which is not like those it was "
+        f"fitted on, it did {inside:.0f} times."
+    ]
+
+
+def method_words(shoot: Shoot) -> str:
+    """What to think of the method, in a sentence or two."""
+    if shoot.estimate.attrs["method"] == "network":
+        return (
+            "The network was trained on photographs of real things through other masks; it has "
+            "seen neither this mask nor any drawn scene."
+        )
+    return (
+        "The scene was laid out with large, even surfaces and a dim background, which suits this "
+        "method; a busy or bright scene comes out worse. It needs no training and assumes only "
+        "that scenes are smooth between edges."
     )
 
 
@@ -99,7 +131,7 @@ def provenance(shoot: Shoot) -> list[tuple[str, str]]:
     truth, estimate = shoot.truth, shoot.estimate
     camera = shoot.camera
     return [
-        ("command", f"prismask demo --size {truth.size[0]} --seed {shoot.seed}"),
+        ("command", f"prismask demo --size {truth.size[0]} --seed {shoot.seed}{shoot.chosen}"),
         ("scene", f"{truth.attrs['source']}, light {truth.attrs['illuminant']}, id {truth.hash}"),
         ("mask", f"fabricated, {size_text(shoot.mask.size)}, id {shoot.mask.hash}"),
         (

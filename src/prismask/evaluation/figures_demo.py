@@ -56,7 +56,8 @@ def spectra_figure(
     """Mean spectra of the patches, estimate against truth, as PNG.
 
     `patches` gives rows and columns by name; `swatches` a colour in [0, 1] for each, shown beside
-    its name. The shaded band is one standard deviation over the pixels of the patch.
+    its name. The shaded band is the interval of a pixel, averaged over the patch; for an estimate
+    without one, one standard deviation over its pixels.
     """
     at = _wavelengths(truth)
     rows = -(-len(patches) // columns)
@@ -64,7 +65,7 @@ def spectra_figure(
         figure = figure_class(figsize=(8.2, 0.5 + 2.05 * rows), layout="constrained")
         panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
         for axes, (name, box) in zip(panels.flat, patches.items(), strict=False):
-            _one_spectrum(axes, at, estimate.values[:, *box], truth.values[:, *box])
+            _one_spectrum(axes, at, estimate, truth, box)
             colour = None if swatches is None else swatches.get(name)
             _title(axes, name, colour)
         for axes in panels.flat[len(patches) :]:
@@ -146,18 +147,26 @@ def overview_figure(
 
 
 def _one_spectrum(
-    axes: Any, at: NDArray[np.float64], estimate: NDArray[Any], truth: NDArray[Any]
+    axes: Any, at: NDArray[np.float64], estimate: Cube, truth: Cube, box: Box
 ) -> None:
-    mean, spread = estimate.mean(axis=(1, 2)), estimate.std(axis=(1, 2))
-    axes.plot(at, truth.mean(axis=(1, 2)), color=INK, linewidth=2.2, label="truth")
-    axes.fill_between(
-        at, mean - spread, mean + spread, color=ESTIMATE_COLOUR, alpha=0.22, linewidth=0,
-        label="± 1 std over the patch",
-    )  # fmt: skip
+    axes.plot(at, _mean(truth.values, box), color=INK, linewidth=2.2, label="truth")
+    mean = _mean(estimate.values, box)
+    if estimate.lower is not None and estimate.upper is not None:
+        low, high = _mean(estimate.lower, box), _mean(estimate.upper, box)
+        label = "interval of a pixel"
+    else:
+        spread = estimate.values[:, *box].std(axis=(1, 2))
+        low, high, label = mean - spread, mean + spread, "± 1 std over the patch"
+    axes.fill_between(at, low, high, color=ESTIMATE_COLOUR, alpha=0.22, linewidth=0, label=label)
     axes.plot(
         at, mean, color=ESTIMATE_COLOUR, linewidth=1.2, marker="o", markersize=2.6,
         label="reconstruction",
     )  # fmt: skip
+
+
+def _mean(values: NDArray[np.float32], box: Box) -> NDArray[Any]:
+    """Mean spectrum of a box."""
+    return np.asarray(values[:, *box].mean(axis=(1, 2)))
 
 
 def _title(axes: Any, name: str, colour: Sequence[float] | None) -> None:

@@ -40,7 +40,13 @@ def _content() -> PageContent:
         scores=[("PSNR paper", "24.50 dB", "peak = maximum of the cube")],
         provenance=[("seed", "<script>0</script>")],
         files=["cube.nc"],
-        facts={"bands": "28", "snapshot_size": "79,360", "cube_size": "1,835,008", "sensor": "s"},
+        facts={
+            "bands": "28",
+            "snapshot_size": "79,360",
+            "cube_size": "1,835,008",
+            "sensor": "s",
+            "band_words": "is the spread",
+        },
         what_one_sees="Errors run along rows & edges.",
     )
 

@@ -55,9 +55,12 @@ def test_every_figure_is_a_png_and_reproducible() -> None:
     swatches = {"a": (0.2, 0.4, 0.6), "b": (0.9, 0.1, 0.1)}
     grey = np.zeros((20, 29), np.uint8)
     colour = np.zeros((20, 24, 3), np.uint8)
+    low, high = estimate.values - 0.1, estimate.values + 0.1
+    bounded = Cube(estimate.values, AT, lower=low, upper=high)
     drawings = {
         "error": lambda: error_figure(estimate, truth),
         "spectra": lambda: spectra_figure(estimate, truth, patches, swatches),
+        "spectra with interval": lambda: spectra_figure(bounded, truth, patches),
         "plain spectra": lambda: spectra_figure(estimate, truth, patches, columns=1),
         "bands": lambda: bands_figure(estimate, truth, 3),
         "overview": lambda: overview_figure(grey, colour, estimate, truth, patches, swatches),
