@@ -54,6 +54,9 @@ class MethodOptions:
     check_mask: bool = True
     """Look for the mask in the snapshot first, and say if another way round fits better."""
 
+    align: bool = False
+    """Move the mask by fractions of a pixel to where the snapshot says it lies; a network's."""
+
     def settings(self) -> Settings:
         """As the library takes them."""
         from prismask.inference.settings import Settings
@@ -64,7 +67,7 @@ class MethodOptions:
             method = "gap-tv"
         return Settings(
             method, self.model, self.samples, self.level, self.seed, self.device, self.precision,
-            self.tile, self.noise_std, self.dark, self.check_mask, options,
+            self.tile, self.noise_std, self.dark, self.check_mask, options, self.align,
         )  # fmt: skip
 
 

@@ -67,6 +67,11 @@ class Engine:
         return int(self.model.record["bands"])
 
     @property
+    def network(self) -> FastReconstructor:
+        """The network itself, for pieces of a frame that need no tiles."""
+        return self._fast
+
+    @property
     def can_sample(self) -> bool:
         """Whether the network has an opinion on how wrong a mask may be."""
         return self.model.posterior.is_random

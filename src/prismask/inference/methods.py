@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prismask.errors import ConfigError
+from prismask.inference.alignment import Alignment, align_mask
 from prismask.inference.bands import NOTICEABLE, BandAdapter
 from prismask.inference.checks import TYPICAL_LEVEL, Finding, network_gain
 from prismask.inference.engine import Engine, Estimate
@@ -51,6 +52,8 @@ class Outcome:
     attrs: dict[str, Any] = field(default_factory=dict)
     """What the history should say."""
     findings: tuple[Finding, ...] = ()
+    mask: Tensor | None = None
+    """The mask that was used, where it is not the one that was given."""
 
 
 class Method(Protocol):
@@ -79,6 +82,11 @@ class SolverMethod:
 
     def run(self, snapshot: Snapshot, settings: Settings, progress: Progress | None) -> Outcome:
         """Solve on the whole frame."""
+        if settings.align:
+            raise ConfigError(
+                f"{self.name} cannot tell where the mask lies; use a network (--model), or leave "
+                "align out."
+            )
         if settings.samples:
             raise ConfigError(
                 f"{self.name} has no mask posterior to draw samples from; use a network "
@@ -130,6 +138,12 @@ class NetworkMethod:
         gain = network_gain(snapshot.brightness, typical)
         signal = snapshot.signal * (gain * adapter.gain)
         mask = adapter.mask(snapshot.mask)
+        noise_std = snapshot.noise_std * gain * adapter.gain
+        aligned = None
+        if settings.align:
+            aligned = self._aligned(signal, mask, adapter.shown, noise_std, progress)
+            if aligned.is_worth_it:
+                mask = aligned.place.moved(mask)
         tails = ((1 - settings.level) / 2, (1 + settings.level) / 2)
         estimate = self.engine.run(
             signal,
@@ -138,7 +152,7 @@ class NetworkMethod:
             samples=settings.samples,
             seed=settings.seed,
             levels=tails if settings.samples and interval is None else None,
-            noise_std=snapshot.noise_std * gain * adapter.gain,
+            noise_std=noise_std,
             progress=progress,
         )
         if interval is not None:
@@ -153,7 +167,26 @@ class NetworkMethod:
         assert values is not None
         attrs = self._attrs(settings, gain, adapter, estimate, interval)
         findings = (*_scale_findings(gain), *_band_findings(adapter))
-        return Outcome(values, std, lower, upper, attrs, findings)
+        if aligned is None:
+            return Outcome(values, std, lower, upper, attrs, findings)
+        findings += (_alignment_finding(aligned, snapshot.mask),)
+        used = aligned.place.moved(snapshot.mask) if aligned.is_worth_it else None
+        attrs["mask_place"] = list(aligned.place.numbers) if aligned.is_worth_it else [0.0] * 6
+        return Outcome(values, std, lower, upper, attrs, findings, used)
+
+    def _aligned(
+        self,
+        signal: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise_std: float,
+        progress: Progress | None,
+    ) -> Alignment:
+        def tell(done: int, most: int) -> None:
+            if progress is not None:
+                progress(done, most, {})
+
+        return align_mask(self.engine, signal, mask, camera, noise_std, tell)
 
     def _check_samples(self, settings: Settings) -> None:
         if settings.samples and not self.engine.can_sample:
@@ -210,6 +243,18 @@ def with_interval(
         lower[band] = torch.maximum(values - width, values.clamp_max(0))
         upper[band] = values + width
     return Estimate(estimate.values, estimate.std, lower, upper, estimate.precision)
+
+
+def _alignment_finding(aligned: Alignment, mask: Tensor) -> Finding:
+    if not aligned.is_worth_it:
+        return Finding("note", "the mask lies where it was calibrated, as far as one can tell.")
+    size = (mask.shape[-2], mask.shape[-1])
+    text = (
+        f"the mask is read {aligned.place.text(size)}: so the cube leaves "
+        f"{100 * aligned.after:.2g} % of the snapshot unexplained instead of "
+        f"{100 * aligned.before:.2g} %."
+    )
+    return Finding("note", text)
 
 
 def _scale_findings(gain: float) -> list[Finding]:

@@ -39,6 +39,8 @@ class Settings:
     """Whether the mask is looked for in the snapshot."""
     options: tuple[tuple[str, Any], ...] = ()
     """Options of the solver."""
+    align: bool = False
+    """Whether a network first finds out where the mask really lies (`inference.alignment`)."""
 
     def __post_init__(self) -> None:
         if self.method is not None and self.model is not None:
@@ -67,6 +69,7 @@ class Settings:
             "tile": self.tile,
             "noise_std": self.noise_std,
             "dark": self.dark,
+            "align": self.align,
             "options": [list(pair) for pair in self.options],
         }
         text = json.dumps({**chosen, **facts}, sort_keys=True, default=str)

@@ -33,7 +33,7 @@ from prismask.inference.methods import (
     Progress,
     SolverMethod,
 )
-from prismask.inference.selfcheck import reproject
+from prismask.inference.selfcheck import Residual, reproject
 from prismask.inference.settings import Settings
 from prismask.models.devices import choose_device
 from prismask.models.network import Reconstructor
@@ -45,6 +45,9 @@ from prismask.scenes.records import Cube, Mask, Measurement, array_hash, check_w
 
 FALLBACK = "gap-tv"
 """The solver that works for every camera, used where no network does."""
+
+MUCH = 3.0
+"""Residual in units of the noise from which a network's cube does not explain its snapshot."""
 
 Wavelengths = Sequence[float] | NDArray[np.float64]
 
@@ -66,6 +69,7 @@ def reconstruct(
     noise_std: float | None = None,
     dark: float | None = None,
     registration: bool = True,
+    align: bool = False,
     progress: Progress | None = None,
     **options: Any,
 ) -> Cube:
@@ -83,6 +87,8 @@ def reconstruct(
     precision, tile: how a network computes (`inference.engine`, `inference.tiling`).
     noise_std, dark: of the measurement in its own units; None estimates them.
     registration: whether to look for the mask in the snapshot first.
+    align: whether to move the mask by fractions of a pixel to where the snapshot says it lies; a
+        network has to be run some fifty times on part of the frame for it.
     options: of the solver, such as `iterations`.
 
     The cube is in the scene's units: a scale noted in the measurement is divided out. What was
@@ -91,7 +97,7 @@ def reconstruct(
     network = model if isinstance(model, Reconstructor) else None
     name = None if network is not None or model is None else str(model)
     settings = Settings(method, name, samples, level, seed, device, precision, tile, noise_std,
-                        dark, registration, tuple(sorted(options.items())))  # fmt: skip
+                        dark, registration, tuple(sorted(options.items())), align)  # fmt: skip
     if not isinstance(measurement, Measurement):
         measurement = load_measurement(measurement)
     if not isinstance(mask, Mask):
@@ -165,9 +171,8 @@ class Reconstruction:
         _check_finite(outcome, method.name)
         seen = looked.snapshot
         values = torch.from_numpy(outcome.values)
-        residual = reproject(
-            values, seen.signal, seen.mask, camera, seen.noise_std, looked.noise_from
-        )
+        used = seen.mask if outcome.mask is None else outcome.mask
+        residual = reproject(values, seen.signal, used, camera, seen.noise_std, looked.noise_from)
         attrs = {
             "title": "Reconstructed cube",
             "made_by": f"prismask {__version__}",
@@ -177,7 +182,15 @@ class Reconstruction:
             "wavelengths_from": at_source,
             **sources(measurement, mask, camera),
             **observations(
-                looked, residual, [*guessed, *looked.findings, *changed, *outcome.findings]
+                looked,
+                residual,
+                [
+                    *guessed,
+                    *looked.findings,
+                    *changed,
+                    *outcome.findings,
+                    *_residual_findings(residual, method, self.settings),
+                ],
             ),
             "recipe": self.recipe(measurement, mask, camera, at),
         }
@@ -206,6 +219,18 @@ class Reconstruction:
             f"network {method.name} was trained for. Give --model {method.name} to use it anyway."
         )
         return self._solver(FALLBACK), [Finding("note", text)]
+
+
+def _residual_findings(residual: Residual, method: Method, settings: Settings) -> list[Finding]:
+    """What to do about a cube that leaves much of its snapshot unexplained."""
+    if residual.over_noise < MUCH or settings.align or not isinstance(method, NetworkMethod):
+        return []
+    text = (
+        f"the cube leaves {residual.over_noise:.2g} times the noise of its snapshot unexplained: "
+        "the mask may lie a fraction of a pixel beside where it was calibrated. --align looks for "
+        "its place."
+    )
+    return [Finding("note", text)]
 
 
 def find_wavelengths(

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
 
-from prismask.solvers.dip_network import INPUT_CHANNELS, build_hourglass, levels_for
+from prismask.solvers.dip_network import (
+    INPUT_CHANNELS,
+    WARM_UP,
+    Repeated,
+    build_hourglass,
+    levels_for,
+)
 
 CPU = torch.device("cpu")
+
+
+def drawn(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize("size", [(16, 16), (17, 23), (40, 9), (3, 5)])
@@ -21,8 +32,7 @@ def test_any_size_comes_back(size: tuple[int, int]) -> None:
 
 def test_gradients_reach_every_parameter() -> None:
     network, noise = build_hourglass(5, 8, 3, (32, 36), seed=0, device=CPU)
-    target = torch.rand(1, 5, 32, 36, generator=torch.Generator().manual_seed(1))
-    (network(noise) - target).square().mean().backward()
+    (network(noise) - drawn(1, 5, 32, 36)).square().mean().backward()
     assert len(network.downs) == 3
     for name, parameter in network.named_parameters():
         assert parameter.grad is not None, name
@@ -58,3 +68,34 @@ def test_it_has_about_the_size_it_should() -> None:
     network, _ = build_hourglass(28, 96, 4, (64, 64), seed=0, device=CPU)
     parameters = sum(parameter.numel() for parameter in network.parameters())
     assert 1.2e6 < parameters < 1.6e6
+
+
+def test_a_step_is_done_once_a_call() -> None:
+    count = torch.zeros(())
+    repeat = Repeated(CPU)
+    for _ in range(WARM_UP + 3):
+        repeat(lambda: count.add_(1))
+    assert count == WARM_UP + 3
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("fits", [True, False], ids=["recorded", "refused"])
+def test_a_gpu_does_a_step_once_a_call_too(fits: bool) -> None:
+    count, calls = torch.zeros((), device="cuda"), []
+    amount = torch.ones((), device="cuda")
+
+    def step() -> None:
+        calls.append(1)
+        count.add_(amount)
+        if not fits and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("no graph can hold this")
+
+    repeat = Repeated(count.device)
+    before = torch.cuda.current_stream()
+    for call in range(WARM_UP + 4):
+        amount.fill_(call)
+        repeat(step)
+    assert count == sum(range(WARM_UP + 4))
+    assert torch.cuda.current_stream() == before
+    assert len(calls) == (WARM_UP + 1 if fits else WARM_UP + 5)

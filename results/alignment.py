@@ -1,0 +1,121 @@
+"""Score the search for a displaced mask on the CAVE validation scenes.
+
+    python results/alignment.py [--data DIR] [--model srn-looks.m2m]
+
+Each scene is photographed through a mask that lies beside its calibration by a shift of the given
+size in a random direction, with growth of half that size towards the edges, and noise of σ = 0.02
+(of a white scene's value, before summing over the bands). The network is given the nominal mask,
+the mask as `reconstruct --align` finds it, and the true one. Scores go to alignment.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from prismask.evaluation.metrics import score
+from prismask.inference.alignment import align_mask
+from prismask.inference.catalogue import load_model
+from prismask.inference.displacement import Place
+from prismask.inference.engine import Engine
+from prismask.models.devices import choose_device
+from prismask.optics.camera import CASSI
+from prismask.optics.fabricate import fabricate_mask, random_aperture
+from prismask.scenes.datasets import data_folder, load_mask_file, load_scenes, read_split
+
+HERE = Path(__file__).resolve().parent
+SIZE = (192, 224)
+NOISE = 0.02
+SHIFTS = (0.0, 0.25, 0.5, 1.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--model", default="srn-looks.m2m")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--json", type=Path, default=HERE / "alignment.json")
+    options = parser.parse_args()
+    folder = data_folder(options.data)
+    engine = Engine(load_model(options.model), choose_device(options.device))
+    generator = torch.Generator().manual_seed(0)
+    rows = []
+    for number, (name, cube) in enumerate(load_scenes(folder, "validation").items()):
+        top, left = (cube.size[0] - SIZE[0]) // 2, (cube.size[1] - SIZE[1]) // 2
+        truth = torch.tensor(cube.values)[None, :, top : top + SIZE[0], left : left + SIZE[1]]
+        for shift in SHIFTS:
+            mask = _mask(folder, number, generator)
+            rows.append({"scene": name, "shift_px": shift,
+                         **_case(engine, truth, mask, shift, generator)})  # fmt: skip
+            print(rows[-1], flush=True)
+    record = {
+        "command": "python results/alignment.py --data DIR",
+        "model": options.model,
+        "weights_sha256": engine.model.record["sha256"],
+        "device": str(engine.device),
+        "rows": rows,
+    }
+    options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    print(table(rows))
+
+
+def _mask(folder: Path, number: int, generator: torch.Generator) -> Tensor:
+    """Crops of the training masks and fabricated ones in turn, `(1, 1, H, W)`."""
+    if number % 2:
+        return fabricate_mask(SIZE, generator, random_aperture(generator))[None, None]
+    place = read_split(folder).masks["train"]
+    region = torch.tensor(load_mask_file(folder, place.file).values)[: place.rows[1]]
+    top, left = (int(torch.randint(n - s, (), generator=generator))
+                 for n, s in zip(region.shape, SIZE, strict=True))  # fmt: skip
+    return region[None, None, top : top + SIZE[0], left : left + SIZE[1]]
+
+
+def _case(
+    engine: Engine, truth: Tensor, nominal: Tensor, shift: float, generator: torch.Generator
+) -> dict[str, Any]:
+    camera = CASSI.from_step(truth.shape[1])
+    angle = 2 * math.pi * float(torch.rand((), generator=generator))
+    growth = (shift * (torch.rand(4, generator=generator) - 0.5)).tolist()
+    true_place = Place((shift * math.sin(angle), shift * math.cos(angle), *growth))
+    true_mask = true_place.moved(nominal)
+    signal = camera.forward(truth, true_mask)[0]
+    signal = signal + NOISE * torch.randn(signal.shape, generator=generator)
+    started = time.perf_counter()
+    found = align_mask(engine, signal, nominal, camera, NOISE)
+    seconds = time.perf_counter() - started
+    aligned = found.place.moved(nominal) if found.is_worth_it else nominal
+    scores = {}
+    for what, mask in (("nominal", nominal), ("aligned", aligned), ("true", true_mask)):
+        cube = engine.run(signal, mask, camera, noise_std=NOISE).values[None]
+        scores[f"psnr_paper_{what}"] = round(float(score(cube, truth)["psnr_paper"][0]), 3)
+    off = torch.tensor(found.place.numbers[:2]) - torch.tensor(true_place.numbers[:2])
+    return {
+        **scores,
+        "residual_before": found.before,
+        "residual_after": found.after,
+        "off_px": float(off.norm()) if found.is_worth_it else shift,
+        "seconds": round(seconds, 1),
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = ["| shift [px] | nominal mask | aligned | true mask | left of the shift [px] |",
+             "|---|---|---|---|---|"]  # fmt: skip
+    for shift in SHIFTS:
+        of = [row for row in rows if row["shift_px"] == shift]
+        means = [sum(row[f"psnr_paper_{what}"] for row in of) / len(of)
+                 for what in ("nominal", "aligned", "true")]  # fmt: skip
+        off = sum(row["off_px"] for row in of) / len(of)
+        lines.append(f"| {shift:g} | " + " | ".join(f"{m:.2f}" for m in means) + f" | {off:.2f} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
