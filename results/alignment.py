@@ -3,9 +3,11 @@
     python results/alignment.py [--data DIR] [--model srn-looks.m2m]
 
 Each scene is photographed through a mask that lies beside its calibration by a shift of the given
-size in a random direction, with growth of half that size towards the edges, and noise of σ = 0.02
-(of a white scene's value, before summing over the bands). The network is given the nominal mask,
-the mask as `reconstruct --align` finds it, and the true one. Scores go to alignment.json.
+size in a random direction, with growth of up to half that size towards the edges, and noise of
+σ = 0.02, in units in which a white pixel of one band counts 1. The network is given the nominal mask,
+the mask as `reconstruct --align` finds it, and the true one. Last comes the one real sample of
+miscalibration there is: photographed through one calibration of an aperture, given another one of
+the same place. Scores go to alignment.json.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ HERE = Path(__file__).resolve().parent
 SIZE = (192, 224)
 NOISE = 0.02
 SHIFTS = (0.0, 0.25, 0.5, 1.0)
+RECALIBRATED = "two real calibrations"
 
 
 def main() -> None:
@@ -51,10 +54,17 @@ def main() -> None:
         top, left = (cube.size[0] - SIZE[0]) // 2, (cube.size[1] - SIZE[1]) // 2
         truth = torch.tensor(cube.values)[None, :, top : top + SIZE[0], left : left + SIZE[1]]
         for shift in SHIFTS:
-            mask = _mask(folder, number, generator)
-            rows.append({"scene": name, "shift_px": shift,
-                         **_case(engine, truth, mask, shift, generator)})  # fmt: skip
+            nominal = _mask(folder, number, generator)
+            place = _beside(shift, generator)
+            case = _case(engine, truth, nominal, place.moved(nominal), generator)
+            off = torch.tensor(case["place"][:2]) - torch.tensor(place.numbers[:2])
+            rows.append(
+                {"scene": name, "case": f"{shift:g} px", **case, "off_px": float(off.norm())}
+            )
             print(rows[-1], flush=True)
+        rows.append({"scene": name, "case": RECALIBRATED,
+                     **_case(engine, truth, *_calibrations(folder), generator)})  # fmt: skip
+        print(rows[-1], flush=True)
     record = {
         "command": "python results/alignment.py --data DIR",
         "model": options.model,
@@ -77,43 +87,55 @@ def _mask(folder: Path, number: int, generator: torch.Generator) -> Tensor:
     return region[None, None, top : top + SIZE[0], left : left + SIZE[1]]
 
 
-def _case(
-    engine: Engine, truth: Tensor, nominal: Tensor, shift: float, generator: torch.Generator
-) -> dict[str, Any]:
-    camera = CASSI.from_step(truth.shape[1])
+def _beside(shift: float, generator: torch.Generator) -> Place:
+    """A place `shift` pixels away in a random direction."""
     angle = 2 * math.pi * float(torch.rand((), generator=generator))
     growth = (shift * (torch.rand(4, generator=generator) - 0.5)).tolist()
-    true_place = Place((shift * math.sin(angle), shift * math.cos(angle), *growth))
-    true_mask = true_place.moved(nominal)
+    return Place((shift * math.sin(angle), shift * math.cos(angle), *growth))
+
+
+def _calibrations(folder: Path) -> tuple[Tensor, Tensor]:
+    """Two calibrations of one place of one aperture: given, and photographed through."""
+    masks = read_split(folder).masks
+    large = torch.tensor(load_mask_file(folder, masks["train"].file).values)
+    small = torch.tensor(load_mask_file(folder, masks["single"]).values)
+    rows, columns = SIZE
+    given = large[202 : 202 + rows, 201 : 201 + columns]
+    return given[None, None], small[None, None, :rows, :columns]
+
+
+def _case(
+    engine: Engine, truth: Tensor, nominal: Tensor, true_mask: Tensor, generator: torch.Generator
+) -> dict[str, Any]:
+    camera = CASSI.from_step(truth.shape[1])
     signal = camera.forward(truth, true_mask)[0]
     signal = signal + NOISE * torch.randn(signal.shape, generator=generator)
     started = time.perf_counter()
     found = align_mask(engine, signal, nominal, camera, NOISE)
     seconds = time.perf_counter() - started
-    aligned = found.place.moved(nominal) if found.is_worth_it else nominal
+    place = found.place if found.is_worth_it else Place()
     scores = {}
-    for what, mask in (("nominal", nominal), ("aligned", aligned), ("true", true_mask)):
+    for what, mask in (("nominal", nominal), ("aligned", place.moved(nominal)),
+                       ("true", true_mask)):  # fmt: skip
         cube = engine.run(signal, mask, camera, noise_std=NOISE).values[None]
         scores[f"psnr_paper_{what}"] = round(float(score(cube, truth)["psnr_paper"][0]), 3)
-    off = torch.tensor(found.place.numbers[:2]) - torch.tensor(true_place.numbers[:2])
     return {
         **scores,
         "residual_before": found.before,
         "residual_after": found.after,
-        "off_px": float(off.norm()) if found.is_worth_it else shift,
+        "place": list(place.numbers),
         "seconds": round(seconds, 1),
     }
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    lines = ["| shift [px] | nominal mask | aligned | true mask | left of the shift [px] |",
+    lines = ["| mask beside its calibration by | nominal mask | aligned | true mask | seconds |",
              "|---|---|---|---|---|"]  # fmt: skip
-    for shift in SHIFTS:
-        of = [row for row in rows if row["shift_px"] == shift]
-        means = [sum(row[f"psnr_paper_{what}"] for row in of) / len(of)
-                 for what in ("nominal", "aligned", "true")]  # fmt: skip
-        off = sum(row["off_px"] for row in of) / len(of)
-        lines.append(f"| {shift:g} | " + " | ".join(f"{m:.2f}" for m in means) + f" | {off:.2f} |")
+    for case in dict.fromkeys(row["case"] for row in rows):
+        of = [row for row in rows if row["case"] == case]
+        keys = ("psnr_paper_nominal", "psnr_paper_aligned", "psnr_paper_true", "seconds")
+        means = [sum(row[key] for row in of) / len(of) for key in keys]
+        lines.append(f"| {case} | " + " | ".join(f"{mean:.2f}" for mean in means) + " |")
     return "\n".join(lines)
 
 

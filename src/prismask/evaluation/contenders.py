@@ -2,6 +2,7 @@
 
 A contender is named as
 
+    srn-looks.m2m                     weights that come with the package
     runs/mine/weights.safetensors     a weights file, or the run folder that holds one
     srn  or  srn:mask_posterior=gst   a network with fresh, seeded weights
     gap-tv  or  gap-tv:iterations=30  a solver
@@ -25,6 +26,7 @@ from torch import Tensor, nn
 
 from prismask.checks import nearest
 from prismask.errors import ConfigError, DataMissingError
+from prismask.inference.catalogue import shipped
 from prismask.models.registry import create_model, list_models
 from prismask.models.weights import load_weights, read_record, tensors_hash
 from prismask.optics.camera import CASSI
@@ -173,10 +175,13 @@ def _entry(model: Any, label: str | None) -> Entry:
     if name in list_models():
         options = _options(options_text, str(model))
         return Entry(label or f"{model} (untrained)", "untrained", name, options)
-    if path.is_dir():
+    ours = {one.name: one.path for one in shipped()}
+    if name in ours:
+        path = ours[name]
+    elif path.is_dir():
         path = path / "weights.safetensors"
     if not path.is_file():
-        known = [*list_models(), *list_solvers()]
+        known = [*ours, *list_models(), *list_solvers()]
         raise DataMissingError(
             f"{str(model)!r} is neither a weights file nor a name.{nearest(name, known)} "
             f"Names: {', '.join(known)}; a weights file ends in .safetensors."

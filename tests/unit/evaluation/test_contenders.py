@@ -35,6 +35,15 @@ def test_kinds_labels_and_options(tmp_path: Path) -> None:
     assert found[1].bands is None
 
 
+def test_weights_that_ship_are_known_by_name() -> None:
+    shipped, labelled = read_entries(["srn-looks.m2m", "ours=srn-plus.m2m"])
+    assert (shipped.kind, shipped.label) == ("weights", "srn-looks.m2m")
+    assert shipped.record["backbone"] == "srn-looks"
+    assert labelled.label == "ours"
+    with pytest.raises(DataMissingError, match=r"mean 'srn-looks\.m2m'"):
+        read_entries("srn-look.m2m")
+
+
 def test_fresh_networks_are_seeded() -> None:
     (entry,) = read_entries("srn:width=8,blocks=1")
     one, same, other = (build_contender(entry, BANDS, seed) for seed in (0, 0, 1))

@@ -1,0 +1,40 @@
+"""The weights in the package: complete records, honest sizes, a card for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prismask.inference.catalogue import FOLDER, default_weights, load_model, shipped
+
+CARDS = Path(__file__).resolve().parents[3] / "docs" / "models.md"
+NAMES = [path.name.removesuffix(".safetensors") for path in sorted(FOLDER.glob("*.safetensors"))]
+
+
+def test_none_is_damaged_and_one_is_the_default() -> None:
+    assert [one.name for one in shipped()] == NAMES
+    assert [one.name for one in shipped() if one.is_default] == ["srn-looks.m2m"]
+    assert default_weights() is not None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_records_are_complete(name: str) -> None:
+    (one,) = [each for each in shipped() if each.name == name]
+    assert one.path.stat().st_size < 5_000_000
+    for key in ("data", "masks", "versions", "commit", "seed", "wavelengths_nm", "step_px",
+                "protocol", "licence_note", "known_limits", "scores_convention"):  # fmt: skip
+        assert one.record.get(key) not in (None, "", {}, []), key
+    for kind in ("single", "sampled"):
+        about = one.record["interval"][kind]["about"]
+        low, mean, high = about["coverage_90_left_out"]
+        assert low <= mean <= high
+        assert 0.85 < mean < 0.95
+    assert load_model(name).bands == 28
+
+
+@pytest.mark.skipif(not CARDS.is_file(), reason="the documentation is not beside the tests")
+def test_each_has_a_card() -> None:
+    text = CARDS.read_text(encoding="utf-8")
+    for name in NAMES:
+        assert f"\n## {name}" in text
