@@ -33,8 +33,7 @@ lint: $(STAMP) ## style, types, import directions
 	$(BIN)/lint-imports
 
 results: $(STAMP) ## the pages of results/ from their raw tables
-	$(BIN)/prismask report results/kaist --no-truth-pictures --out results/kaist/report.html \
-		--title "Prismask on KAIST" --overwrite
+	$(BIN)/prismask report results --no-truth-pictures --title "Prismask: what was measured" --overwrite
 
 clean: ## remove what was made here
 	rm -rf $(VENV) demo build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -84,8 +84,8 @@ class SolverMethod:
         """Solve on the whole frame."""
         if settings.align:
             raise ConfigError(
-                f"{self.name} cannot tell where the mask lies; use a network (--model), or leave "
-                "align out."
+                f"{self.name} cannot tell where the mask lies, and no network fits this camera: "
+                "leave align out."
             )
         if settings.samples:
             raise ConfigError(

@@ -12,6 +12,7 @@ Equal whole steps, the common case, run as strided views without a loop over the
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -83,13 +84,45 @@ def unshear(image: Tensor, offsets: Offsets, width: int) -> Tensor:
 
     With equal whole steps the result is a view of `image`, not a copy: do not write into it.
     """
-    step = whole_step(offsets)
-    if step is None:
+    if whole_step(offsets) is None:
         return torch.stack([_window(image, offset, width) for offset in offsets], dim=1)
+    if torch.is_grad_enabled() and image.requires_grad:
+        windows: Tensor = _Windows.apply(image, offsets, width)  # type: ignore[no-untyped-call]
+        return windows
+    return _windows(image, offsets, width)
+
+
+def _windows(image: Tensor, offsets: Offsets, width: int) -> Tensor:
+    """Whole windows of `image (B, H, L)`, a view `(B, C, H, W)`."""
+    step = whole_step(offsets)
+    assert step is not None
     if step == 0:
         return image.unsqueeze(1).expand(-1, len(offsets), -1, -1)
     windows = image.unfold(-1, width, abs(step)).permute(0, 2, 1, 3)
     return windows.flip(1) if step < 0 else windows
+
+
+class _Windows(torch.autograd.Function):
+    """`_windows` that knows its gradient: the transpose of unshearing is shearing.
+
+    Autograd would scatter every window back by itself, which is slow, and is not fused with what
+    is around it by a compiler.
+    """
+
+    @staticmethod
+    def forward(image: Tensor, offsets: Offsets, width: int) -> Tensor:
+        """The windows."""
+        return _windows(image, offsets, width)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Nothing but the offsets is needed backwards."""
+        ctx.offsets = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        """Windows laid over each other again, `(B, C, H, W)` → `(B, H, L)`."""
+        return shear_sum(gradient, ctx.offsets), None, None
 
 
 def unshear_bands(planes: Tensor, offsets: Offsets, width: int) -> Tensor:

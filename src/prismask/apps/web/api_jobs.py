@@ -30,6 +30,7 @@ async def order_of(
     model: Annotated[str | None, Form(description="a name that /api/about lists")] = None,
     samples: Annotated[int, Form(ge=0, le=MOST_SAMPLES)] = 0,
     iterations: Annotated[int | None, Form(ge=1, le=MOST_ITERATIONS)] = None,
+    align: Annotated[bool, Form(description="let a network find the mask's place")] = False,
     level: Annotated[float, Form(gt=0, lt=1)] = 0.9,
     seed: Annotated[int, Form(ge=0, lt=2**31)] = 0,
     bands: Annotated[int | None, Form(ge=1, le=MOST_BANDS)] = None,
@@ -45,7 +46,7 @@ async def order_of(
     path = None if model is None else choices.models[choose(model, choices.models, "model")]
     order = Order(
         method, path, samples, iterations, level, seed, bands, step, _numbers(wavelengths),
-        choices.device,
+        choices.device, align,
     )  # fmt: skip
     order.settings()
     return order

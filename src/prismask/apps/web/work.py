@@ -32,6 +32,7 @@ class Order:
     step: float | None = None
     wavelengths: tuple[float, ...] | None = None
     device: str = "auto"
+    align: bool = False
 
     def settings(self) -> Settings:
         """As the library takes them; options that contradict each other raise."""
@@ -40,8 +41,9 @@ class Order:
         options = () if self.iterations is None else (("iterations", self.iterations),)
         model = None if self.model is None else str(self.model)
         return Settings(
-            self.method, model, self.samples, self.level, self.seed, self.device, options=options
-        )
+            self.method, model, self.samples, self.level, self.seed, self.device, options=options,
+            align=self.align,
+        )  # fmt: skip
 
 
 def reconstruct(report: Report, folder: str, order: Order, most_values: int) -> dict[str, Any]:
