@@ -4,10 +4,10 @@
 
 Each scene is photographed through a mask that lies beside its calibration by a shift of the given
 size in a random direction, with growth of up to half that size towards the edges, and noise of
-σ = 0.02, in units in which a white pixel of one band counts 1. The network is given the nominal mask,
-the mask as `reconstruct --align` finds it, and the true one. Last comes the one real sample of
-miscalibration there is: photographed through one calibration of an aperture, given another one of
-the same place. Scores go to alignment.json.
+σ = 0.02, in units in which a white pixel of one band counts 1. The network is given the nominal
+mask, the mask as `reconstruct --align` finds it, and the true one. Last comes the one real sample
+of miscalibration there is: photographed through one calibration of an aperture, given another one
+of the same place. Scores go to alignment.json.
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ def _case(
     signal = camera.forward(truth, true_mask)[0]
     signal = signal + NOISE * torch.randn(signal.shape, generator=generator)
     started = time.perf_counter()
-    found = align_mask(engine, signal, nominal, camera, NOISE)
+    alignment = align_mask(engine, signal, nominal, camera, NOISE)
     seconds = time.perf_counter() - started
-    place = found.place if found.is_worth_it else Place()
+    place = alignment.found
     scores = {}
     for what, mask in (("nominal", nominal), ("aligned", place.moved(nominal)),
                        ("true", true_mask)):  # fmt: skip
@@ -121,8 +121,8 @@ def _case(
         scores[f"psnr_paper_{what}"] = round(float(score(cube, truth)["psnr_paper"][0]), 3)
     return {
         **scores,
-        "residual_before": found.before,
-        "residual_after": found.after,
+        "residual_before": alignment.before,
+        "residual_after": alignment.after,
         "place": list(place.numbers),
         "seconds": round(seconds, 1),
     }

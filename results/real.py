@@ -125,7 +125,7 @@ def sheet(kept: Path) -> bytes:
                 f"{told['device']}", loc="left", fontsize=8,
             )  # fmt: skip
             axes.set_axis_off()
-        return figure_png(figure, 110)
+        return figure_png(figure, 80)
 
 
 def table(records: dict[str, dict[str, Any]]) -> str:

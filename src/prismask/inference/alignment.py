@@ -64,6 +64,11 @@ class Alignment:
         """Whether the snapshot says clearly that the mask lies elsewhere."""
         return self.after < (1 - WORTH) * self.before
 
+    @property
+    def found(self) -> Place:
+        """The place to read the mask at: its own unless the snapshot clearly says otherwise."""
+        return self.place if self.is_worth_it else Place()
+
 
 @dataclass(frozen=True, eq=False)
 class Look:

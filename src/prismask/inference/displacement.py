@@ -27,6 +27,8 @@ class Place:
 
     def moved(self, mask: Tensor) -> Tensor:
         """`mask (1, 1|C, H, W)` read there; its edge continues outside."""
+        if not any(self.numbers):
+            return mask
         rows, columns, u, v = _coordinates(mask)
         down, right, down_u, down_v, right_u, right_v = self.numbers
         at_rows = rows + down + down_u * u + down_v * v

@@ -142,8 +142,7 @@ class NetworkMethod:
         aligned = None
         if settings.align:
             aligned = self._aligned(signal, mask, adapter.shown, noise_std, progress)
-            if aligned.is_worth_it:
-                mask = aligned.place.moved(mask)
+            mask = aligned.found.moved(mask)
         tails = ((1 - settings.level) / 2, (1 + settings.level) / 2)
         estimate = self.engine.run(
             signal,
@@ -170,8 +169,8 @@ class NetworkMethod:
         if aligned is None:
             return Outcome(values, std, lower, upper, attrs, findings)
         findings += (_alignment_finding(aligned, snapshot.mask),)
-        used = aligned.place.moved(snapshot.mask) if aligned.is_worth_it else None
-        attrs["mask_place"] = list(aligned.place.numbers) if aligned.is_worth_it else [0.0] * 6
+        attrs["mask_place"] = list(aligned.found.numbers)
+        used = aligned.found.moved(snapshot.mask)
         return Outcome(values, std, lower, upper, attrs, findings, used)
 
     def _aligned(

@@ -138,8 +138,8 @@ def test_reconstruct_uses_it_and_says_so(scene: Cube) -> None:
 
 
 def test_a_small_gain_moves_no_mask() -> None:
-    assert not Alignment(Place(), 0.050, 0.049).is_worth_it
-    assert Alignment(Place(), 0.050, 0.040).is_worth_it
+    assert Alignment(BESIDE, 0.050, 0.049).found == Place()
+    assert Alignment(BESIDE, 0.050, 0.040).found == BESIDE
 
 
 def test_large_frames_are_looked_at_in_strips_across_the_dispersion() -> None:
