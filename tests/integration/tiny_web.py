@@ -82,5 +82,7 @@ def wait_for(client: httpx.Client, job: str, seconds: float = 60) -> dict[str, o
 
 def leftovers(folder: Path) -> list[str]:
     """Everything that a server has left in `folder/tmp`."""
-    inside = (folder / "tmp").rglob("*")
+    # os.walk passes over a folder that is removed while it looks; rglob would raise.
+    walked = os.walk(folder / "tmp")
+    inside = [Path(root, name) for root, folders, files in walked for name in (*folders, *files)]
     return sorted(str(path.relative_to(folder)) for path in inside)
