@@ -33,7 +33,7 @@ class Batch:
     measurement: Tensor
     """Its snapshot `(B, H, L)`, noise included."""
     mask: Tensor
-    """The mask that coded it, `(1|B, 1, H, W)`."""
+    """The mask that coded it `(1|B, 1, H, W)`, as well as it is known."""
     noise: Tensor
     """What a network is told about the noise, `(B,)`: as far off as an estimate would be."""
 
@@ -66,6 +66,8 @@ class BatchMaker:
         self.part = part
         self._host = torch.Generator()
         self._device = torch.Generator(scenes.device)
+        # A generator of its own: the noise stays the same whether masks are displaced or not.
+        self._beside = torch.Generator(scenes.device)
 
     def plan(self, step: int) -> CropPlan:
         """Which crops step `step` uses."""
@@ -78,11 +80,13 @@ class BatchMaker:
         cube = self._repainted(self.scenes.cut(self.plan(step).slice(self.part)), step)
         self._device.manual_seed(seed_of(self.seed, "masks", step))
         mask = self.masks.draw(self.count, self._host, self._device)
+        self._beside.manual_seed(seed_of(self.seed, "calibration", step))
+        known = self.masks.calibrated(mask, self._beside)
         if mask.shape[0] > 1:
-            mask = mask[self.part]
+            mask, known = mask[self.part], known[self.part]
         clean = self.camera.forward(cube, mask)
         std = self._noise_std(clean.device)
-        return Batch(cube, self._with_noise(clean, std), mask, self._told(clean, std, step))
+        return Batch(cube, self._with_noise(clean, std), known, self._told(clean, std, step))
 
     def noise_generator(self, step: int, what: str) -> torch.Generator:
         """The device generator, set to what step `step` uses for `what`."""

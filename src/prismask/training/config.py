@@ -67,6 +67,9 @@ class MaskConfig:
     """One mask m for a "batch" (the paper) or one for each "sample"."""
     vary: bool = False
     """Also turn, mirror, shift by up to half a pixel and bend the values of each mask."""
+    calibration_error: float = 0.0
+    """Most pixels, along each axis, by which the mask that the network is shown lies beside the one
+    that codes the light."""
     fabricated_share: float = 0.0
     """Share of steps whose masks are cut from fabricated instruments instead of the region."""
     fabricated_count: int = 16
@@ -216,6 +219,10 @@ class TrainConfig:
             raise ConfigError(
                 f"data.noise_share {self.data.noise_share:g} must lie above 0 and not above 1; for "
                 "no noise at all set data.noise_std = [0, 0]."
+            )
+        if not self.masks.calibration_error >= 0:
+            raise ConfigError(
+                f"masks.calibration_error is {self.masks.calibration_error:g} px; 0 is none."
             )
         if self.loss.adversarial < 0:
             raise ConfigError(f"loss.adversarial {self.loss.adversarial:g} must not be negative.")

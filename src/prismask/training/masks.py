@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.optics.variation import vary
+from prismask.optics.variation import Variation, vary
 from prismask.training.config import MaskConfig
 
 
@@ -48,6 +48,15 @@ class MaskSource:
             :, None
         ]
         return vary(masks, device) if self.config.vary else masks
+
+    def calibrated(self, masks: Tensor, device: torch.Generator) -> Tensor:
+        """What people believe the masks to be: each a little beside its place, if so configured."""
+        if self.config.calibration_error <= 0:
+            return masks
+        beside = Variation(
+            turns=False, mirrors=False, shift=self.config.calibration_error, gamma=1.0, gain=0.0
+        )
+        return vary(masks, device, beside)
 
     def _planes(self, number: float) -> Tensor:
         if self.region is None:

@@ -117,7 +117,7 @@ def test_too_small_scenes_are_refused() -> None:
 
 def maker(part: slice, **options: object) -> BatchMaker:
     camera = CASSI.from_step(4)
-    masks = MaskConfig(per=str(options.pop("per", "batch")), vary=bool(options.pop("vary", False)))
+    masks = MaskConfig(**options)  # type: ignore[arg-type]  # only tests pass them on by name
     data = DataConfig(crop=8, noise_std=(0.0, 0.05))
     source = MaskSource(torch.rand(12, 14, generator=torch.Generator().manual_seed(1)), None, (8, 8), masks)  # fmt: skip # noqa: E501
     return BatchMaker(SceneBank(scenes(), 8, 1.0), source, camera, data, 7, 6, part)
@@ -136,9 +136,23 @@ def test_a_batch_depends_on_seed_and_step_only(per: str) -> None:
     assert fresh.mask.shape[0] == (1 if per == "batch" else 6)
 
 
+def test_a_calibration_error_moves_what_is_shown_and_nothing_else() -> None:
+    right = maker(slice(0, 6), per="sample").make(2)
+    wrong = maker(slice(0, 6), per="sample", calibration_error=0.5).make(2)
+    assert torch.equal(right.measurement, wrong.measurement)
+    assert torch.equal(right.cube, wrong.cube)
+    moved = (right.mask - wrong.mask).abs().amax((1, 2, 3))
+    assert (moved > 0.01).all()
+    assert len(moved.unique()) == 6, "each sample is displaced by itself"
+    # A shift mixes neighbours: nothing is brighter or darker than they are.
+    assert float(wrong.mask.max()) <= float(right.mask.max())
+
+
 @pytest.mark.parametrize("per", ["batch", "sample"])
 def test_parts_make_up_the_whole(per: str) -> None:
-    whole = maker(slice(0, 6), per=per).make(2)
-    parts = [maker(slice(s, s + 3), per=per).make(2) for s in (0, 3)]
+    whole = maker(slice(0, 6), per=per, calibration_error=0.5).make(2)
+    parts = [maker(slice(s, s + 3), per=per, calibration_error=0.5).make(2) for s in (0, 3)]
     assert torch.equal(torch.cat([p.cube for p in parts]), whole.cube)
     assert torch.equal(torch.cat([p.measurement for p in parts]), whole.measurement)
+    shown = torch.cat([p.mask for p in parts]) if per == "sample" else parts[1].mask
+    assert torch.equal(shown, whole.mask)
