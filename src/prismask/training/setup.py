@@ -180,6 +180,7 @@ def _mask_record(region: MaskRegion | None, config: TrainConfig) -> dict[str, An
     facts: dict[str, Any] = {
         "source": config.masks.source,
         "vary": config.masks.vary,
+        "calibration_error": config.masks.calibration_error,
         "fabricated_share": 1.0 if region is None else config.masks.fabricated_share,
     }
     if region is not None:
