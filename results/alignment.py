@@ -49,12 +49,13 @@ def main() -> None:
     folder = data_folder(options.data)
     engine = Engine(load_model(options.model), choose_device(options.device))
     generator = torch.Generator().manual_seed(0)
+    region, calibrations = _region(folder), _calibrations(folder)
     rows = []
     for number, (name, cube) in enumerate(load_scenes(folder, "validation").items()):
         top, left = (cube.size[0] - SIZE[0]) // 2, (cube.size[1] - SIZE[1]) // 2
         truth = torch.tensor(cube.values)[None, :, top : top + SIZE[0], left : left + SIZE[1]]
         for shift in SHIFTS:
-            nominal = _mask(folder, number, generator)
+            nominal = _mask(region, number, generator)
             place = _beside(shift, generator)
             case = _case(engine, truth, nominal, place.moved(nominal), generator)
             off = torch.tensor(case["place"][:2]) - torch.tensor(place.numbers[:2])
@@ -63,7 +64,7 @@ def main() -> None:
             )
             print(rows[-1], flush=True)
         rows.append({"scene": name, "case": RECALIBRATED,
-                     **_case(engine, truth, *_calibrations(folder), generator)})  # fmt: skip
+                     **_case(engine, truth, *calibrations, generator)})  # fmt: skip
         print(rows[-1], flush=True)
     record = {
         "command": "python results/alignment.py --data DIR",
@@ -76,12 +77,16 @@ def main() -> None:
     print(table(rows))
 
 
-def _mask(folder: Path, number: int, generator: torch.Generator) -> Tensor:
+def _region(folder: Path) -> Tensor:
+    """Where training masks are cut from, `(h, w)`."""
+    place = read_split(folder).masks["train"]
+    return torch.tensor(load_mask_file(folder, place.file).values)[: place.rows[1]]
+
+
+def _mask(region: Tensor, number: int, generator: torch.Generator) -> Tensor:
     """Crops of the training masks and fabricated ones in turn, `(1, 1, H, W)`."""
     if number % 2:
         return fabricate_mask(SIZE, generator, random_aperture(generator))[None, None]
-    place = read_split(folder).masks["train"]
-    region = torch.tensor(load_mask_file(folder, place.file).values)[: place.rows[1]]
     top, left = (int(torch.randint(n - s, (), generator=generator))
                  for n, s in zip(region.shape, SIZE, strict=True))  # fmt: skip
     return region[None, None, top : top + SIZE[0], left : left + SIZE[1]]

@@ -69,7 +69,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--methods", nargs="+", default=["srn-looks.m2m", "gap-tv"])
     parser.add_argument("--snapshots", default="", help="how their names begin [all]")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--iterations", type=int, help="of solvers [their own]")
     parser.add_argument("--align", action="store_true", help="let networks find the mask's place")
     parser.add_argument("--out", type=Path, default=HERE)
     parser.add_argument("--sheet", action="store_true", help="draw what was kept")
@@ -85,9 +84,6 @@ def reconstructed(path: Path, folder: Path, method: str, options: argparse.Names
     chosen: dict[str, Any] = {"model": method, "align": options.align}
     if method in list_solvers():
         chosen = {"method": method}
-        # GAP-TV's own number is a second's work.
-        if options.iterations and method != "gap-tv":
-            chosen["iterations"] = options.iterations
     return reconstruct(
         load_measurement(path), load_mask(folder / "masks" / f"{mask}.mat"),
         CASSI.from_step(bands), wavelengths=wavelengths, device=options.device, **chosen,

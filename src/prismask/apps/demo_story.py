@@ -13,6 +13,7 @@ from prismask import __version__
 from prismask.apps.demo_page import PageContent
 from prismask.apps.evaluate_pair import score_rows
 from prismask.checks import size_text
+from prismask.inference.settings import Settings
 
 if TYPE_CHECKING:
     from prismask.apps.demo import Shoot
@@ -27,8 +28,8 @@ SHOWN = {
 }
 """Which file each picture of the page is."""
 
-LEVEL = 0.9
-"""Coverage that the interval claims: the default of `reconstruct`."""
+LEVEL = Settings.level
+"""Coverage that the interval claims: the demo takes the default of `reconstruct`."""
 
 
 def page_content(shoot: Shoot, pictures: Mapping[str, bytes], files: Sequence[str]) -> PageContent:

@@ -130,9 +130,9 @@ def overview_figure(
             _bare(axes)
         for name, box in patches.items():
             colour = tuple(swatches[name])
-            third.plot(at, truth.values[:, *box].mean(axis=(1, 2)), color=colour, linewidth=4.5,
+            third.plot(at, _mean(truth.values, box), color=colour, linewidth=4.5,
                        alpha=0.45)  # fmt: skip
-            third.plot(at, estimate.values[:, *box].mean(axis=(1, 2)), color=INK, linewidth=1.0,
+            third.plot(at, _mean(estimate.values, box), color=INK, linewidth=1.0,
                        marker="o", markersize=2.2)  # fmt: skip
         third.plot([], [], color=FAINT, linewidth=4.5, alpha=0.45, label="truth")
         third.plot([], [], color=INK, linewidth=1.0, marker="o", markersize=2.2,

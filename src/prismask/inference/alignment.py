@@ -8,21 +8,20 @@ A first look at nine shifts finds the neighbourhood; from there Gauss–Newton s
     δ = −(Jᵀ J)⁻¹ Jᵀ r,          J = ∂r / ∂(the six numbers).
 
 Two kinds of steps take turns. With x̂ held, J is the camera with the mask's derivatives in place of
-the mask: one run of the network, but a cube has learned some of its mask by heart, so the step
-falls short and is tried two, four and eight times as long. With the network inside, J is taken by
-differences: seven runs, true lengths, but only close to the place are its directions right.
+the mask: no further run of the network, but a cube has learned some of its mask by heart, so the
+step falls short and is tried two, four and eight times as long. With the network inside, J is taken
+by differences: six runs, true lengths, but only close to the place are its directions right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from prismask.inference.displacement import NUMBERS, Place, derivatives
-from prismask.inference.engine import Engine
+from prismask.inference.engine import Engine, Progress
 from prismask.optics.camera import CASSI
 
 FIRST = 0.7
@@ -42,11 +41,8 @@ WORTH = 0.03
 LINES = 480
 """Rows across the dispersion that are looked at, spread over a larger frame in `PIECES`."""
 PIECES = 6
-RUNS = 9 + TURNS * (1 + NUMBERS + 2 * len(SHARES))
+RUNS = 9 + TURNS * (NUMBERS + 2 * len(SHARES))
 """Most runs of the network."""
-
-Tell = Callable[[int, int], None]
-"""Told after each run of the network: how many were made, of how many at most."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +71,12 @@ class Look:
     """A place, and what the network's cube leaves of the snapshot there."""
 
     place: Place
+    mask: Tensor
+    """The mask read there."""
+    cubes: list[Tensor]
+    """The network's cube of each piece."""
     left: Tensor
-    """r / ‖y‖ over all that is looked at."""
+    """r / ‖y‖ over all pieces."""
 
     @property
     def size(self) -> float:
@@ -90,15 +90,18 @@ def align_mask(
     mask: Tensor,
     camera: CASSI,
     noise_std: float | None = None,
-    tell: Tell | None = None,
+    progress: Progress | None = None,
 ) -> Alignment:
-    """Find where `mask (1, 1|C, H, W)` lies behind `signal (H, L)`, both in the network's units."""
-    search = _Search(engine, signal, mask, camera, noise_std, tell)
+    """Find where `mask (1, 1|C, H, W)` lies behind `signal (H, L)`, both in the network's units.
+
+    progress: told after each run of the network how many were made, of how many at most.
+    """
+    search = _Search(engine, signal, mask, camera, noise_std, progress)
     start = search.look(Place())
     best = search.first_look(start)
     for _ in range(TURNS):
         before = best.size
-        best = search.walk(best, search.held_step(best.place))
+        best = search.walk(best, search.held_step(best))
         best = search.walk(best, search.full_step(best))
         if best.size > (1 - ENOUGH) * before:
             break
@@ -115,9 +118,9 @@ class _Search:
         mask: Tensor,
         camera: CASSI,
         noise_std: float | None,
-        tell: Tell | None,
+        progress: Progress | None,
     ) -> None:
-        self.engine, self.camera, self.mask, self.tell = engine, camera, mask, tell
+        self.engine, self.camera, self.mask, self.progress = engine, camera, mask, progress
         self.pieces = pieces_of((mask.shape[-2], mask.shape[-1]), camera)
         self.seen = [cut(signal, piece, camera)[None].to(engine.device) for piece in self.pieces]
         self.scale = torch.cat([seen.flatten() for seen in self.seen]).norm().clamp_min(1e-12).cpu()
@@ -125,18 +128,27 @@ class _Search:
         self.runs = 0
 
     def look(self, place: Place) -> Look:
-        """The residual with the mask at `place`."""
+        """What is left of the snapshot with the mask at `place`."""
         moved = place.moved(self.mask)
-        left = [self._rest(number, self._cube(number, moved), moved)
-                for number in range(len(self.pieces))]  # fmt: skip
-        self._count()
-        return Look(place, torch.cat(left))
+        cubes, left = [], []
+        for seen, piece in zip(self.seen, self.pieces, strict=True):
+            code = self._code(moved, piece)
+            cubes.append(self.engine.network(seen, code, self.camera, self.noise))
+            left.append(self._relative(seen - self.camera.forward(cubes[-1], code)))
+        self.runs += 1
+        if self.progress is not None:
+            self.progress(self.runs, RUNS, {})
+        return Look(place, moved, cubes, torch.cat(left))
 
     def first_look(self, start: Look) -> Look:
         """The best of nine shifts."""
-        shifts = [(down, right) for down in (-FIRST, 0.0, FIRST) for right in (-FIRST, 0.0, FIRST)]
-        looks = [self.look(Place((*shift, 0.0, 0.0, 0.0, 0.0))) for shift in shifts if any(shift)]
-        return min([start, *looks], key=lambda look: look.size)
+        best = start
+        for down in (-FIRST, 0.0, FIRST):
+            for right in (-FIRST, 0.0, FIRST):
+                if down or right:
+                    there = self.look(Place((down, right, 0.0, 0.0, 0.0, 0.0)))
+                    best = min(best, there, key=lambda look: look.size)
+        return best
 
     def walk(self, here: Look, step: Tensor) -> Look:
         """The best look along a step, going on as long as it gets better."""
@@ -149,18 +161,14 @@ class _Search:
             best = there
         return best
 
-    def held_step(self, place: Place) -> Tensor:
-        """The step for the cube as it is."""
-        moved = place.moved(self.mask)
-        columns, left = [], []
-        for number in range(len(self.pieces)):
-            cube = self._cube(number, moved)
-            left.append(self._rest(number, cube, moved))
-            changed = [-self.camera.forward(cube, self._code(number, each)).flatten().cpu()
-                       for each in derivatives(moved)]  # fmt: skip
-            columns.append(torch.stack(changed, dim=1).double() / self.scale)
-        self._count()
-        return gauss_newton(torch.cat(columns), torch.cat(left))
+    def held_step(self, here: Look) -> Tensor:
+        """The step for the cubes as they are."""
+        codes = derivatives(here.mask)
+        rows = []
+        for cube, piece in zip(here.cubes, self.pieces, strict=True):
+            changed = [self.camera.forward(cube, self._code(code, piece)) for code in codes]
+            rows.append(-torch.stack([self._relative(each) for each in changed], dim=1))
+        return gauss_newton(torch.cat(rows), here.left)
 
     def full_step(self, here: Look) -> Tensor:
         """The step for the cube that the network would then make."""
@@ -168,22 +176,13 @@ class _Search:
         columns = [(self.look(place).left - here.left) / DIFFERENCE for place in places]
         return gauss_newton(torch.stack(columns, dim=1), here.left)
 
-    def _cube(self, number: int, moved: Tensor) -> Tensor:
-        code = self._code(number, moved)
-        return self.engine.network(self.seen[number], code, self.camera, self.noise)
+    def _relative(self, measured: Tensor) -> Tensor:
+        """Values of a measurement over ‖y‖, one after the other."""
+        relative: Tensor = measured.flatten().cpu().double() / self.scale
+        return relative
 
-    def _rest(self, number: int, cube: Tensor, moved: Tensor) -> Tensor:
-        left = self.seen[number] - self.camera.forward(cube, self._code(number, moved))
-        rest: Tensor = left.flatten().cpu().double() / self.scale
-        return rest
-
-    def _code(self, number: int, mask: Tensor) -> Tensor:
-        return cut(mask, self.pieces[number], self.camera).to(self.engine.device)
-
-    def _count(self) -> None:
-        self.runs += 1
-        if self.tell is not None:
-            self.tell(self.runs, RUNS)
+    def _code(self, mask: Tensor, piece: slice) -> Tensor:
+        return cut(mask, piece, self.camera).to(self.engine.device)
 
 
 def gauss_newton(jacobian: Tensor, residual: Tensor) -> Tensor:

@@ -141,7 +141,7 @@ class NetworkMethod:
         noise_std = snapshot.noise_std * gain * adapter.gain
         aligned = None
         if settings.align:
-            aligned = self._aligned(signal, mask, adapter.shown, noise_std, progress)
+            aligned = align_mask(self.engine, signal, mask, adapter.shown, noise_std, progress)
             mask = aligned.found.moved(mask)
         tails = ((1 - settings.level) / 2, (1 + settings.level) / 2)
         estimate = self.engine.run(
@@ -172,20 +172,6 @@ class NetworkMethod:
         attrs["mask_place"] = list(aligned.found.numbers)
         used = aligned.found.moved(snapshot.mask)
         return Outcome(values, std, lower, upper, attrs, findings, used)
-
-    def _aligned(
-        self,
-        signal: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise_std: float,
-        progress: Progress | None,
-    ) -> Alignment:
-        def tell(done: int, most: int) -> None:
-            if progress is not None:
-                progress(done, most, {})
-
-        return align_mask(self.engine, signal, mask, camera, noise_std, tell)
 
     def _check_samples(self, settings: Settings) -> None:
         if settings.samples and not self.engine.can_sample:

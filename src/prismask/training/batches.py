@@ -80,8 +80,7 @@ class BatchMaker:
         cube = self._repainted(self.scenes.cut(self.plan(step).slice(self.part)), step)
         self._device.manual_seed(seed_of(self.seed, "masks", step))
         mask = self.masks.draw(self.count, self._host, self._device)
-        self._beside.manual_seed(seed_of(self.seed, "calibration", step))
-        known = self.masks.calibrated(mask, self._beside)
+        known = self._known(mask, step)
         if mask.shape[0] > 1:
             mask, known = mask[self.part], known[self.part]
         clean = self.camera.forward(cube, mask)
@@ -91,6 +90,14 @@ class BatchMaker:
     def noise_generator(self, step: int, what: str) -> torch.Generator:
         """The device generator, set to what step `step` uses for `what`."""
         return self._device.manual_seed(seed_of(self.seed, what, step))
+
+    def _known(self, mask: Tensor, step: int) -> Tensor:
+        """The masks of a batch as people believe them to be."""
+        if self.masks.config.calibration_error <= 0:
+            return mask
+        return self.masks.calibrated(
+            mask, self._beside.manual_seed(seed_of(self.seed, "calibration", step))
+        )
 
     def _repainted(self, cube: Tensor, step: int) -> Tensor:
         if self.config.repaint <= 0:

@@ -50,9 +50,7 @@ class MaskSource:
         return vary(masks, device) if self.config.vary else masks
 
     def calibrated(self, masks: Tensor, device: torch.Generator) -> Tensor:
-        """What people believe the masks to be: each a little beside its place, if so configured."""
-        if self.config.calibration_error <= 0:
-            return masks
+        """What people believe the masks to be: each a little beside its place."""
         beside = Variation(
             turns=False, mirrors=False, shift=self.config.calibration_error, gamma=1.0, gain=0.0
         )

@@ -112,7 +112,7 @@ def test_a_mask_in_its_place_stays_there(engine: Engine, scene: Cube) -> None:
     signal = CAMERA.forward(torch.tensor(scene.values)[None], nominal)[0]
     told: list[tuple[int, int]] = []
     found = align_mask(
-        engine, signal, nominal, CAMERA, 0.002, lambda done, most: told.append((done, most))
+        engine, signal, nominal, CAMERA, 0.002, lambda done, most, _: told.append((done, most))
     )
     assert max(abs(number) for number in found.place.numbers[:2]) < 0.1
     assert told[0] == (1, alignment.RUNS)
