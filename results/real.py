@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,16 @@ def sheet(kept: Path) -> bytes:
                 f"{told['device']}", loc="left", fontsize=8,
             )  # fmt: skip
             axes.set_axis_off()
-        return figure_png(figure, 80)
+        return in_few_colours(figure_png(figure, 80))
+
+
+def in_few_colours(png: bytes) -> bytes:
+    """The picture with 256 colours of its own: less than half the size, and no one can tell."""
+    from PIL import Image
+
+    out = BytesIO()
+    Image.open(BytesIO(png)).convert("RGB").quantize(256).save(out, "png", optimize=True)
+    return out.getvalue()
 
 
 def table(records: dict[str, dict[str, Any]]) -> str:

@@ -63,13 +63,27 @@ class Replayed:
 def _record(function: Callable[..., Tensor], given: tuple[Tensor, ...]) -> Recording | None:
     """One recording, or None where the function does something a graph cannot hold."""
     inputs = tuple(t.clone() for t in given)
+    outputs: list[Tensor] = []
+    graph = capture(lambda: outputs.append(function(*inputs)))
+    return None if graph is None else Recording(graph, inputs, outputs[0])
+
+
+def capture(
+    run: Callable[[], None], stream: torch.cuda.Stream | None = None
+) -> torch.cuda.CUDAGraph | None:
+    """What `run` starts, recorded but not done; None where a graph cannot hold it.
+
+    stream: the one it was warmed up on, whose libraries' workspaces the recording then uses.
+    """
+    current = torch.cuda.current_stream()
     graph = torch.cuda.CUDAGraph()
     try:
         # Other threads of a server go on meanwhile; only this one is bound by the recording.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            output = function(*inputs)
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            run()
     except RuntimeError as reason:
-        log.info("this network cannot be recorded as a CUDA graph: %s", reason)
+        log.info("this cannot be recorded as a CUDA graph: %s", reason)
+        torch.cuda.set_stream(current)
         torch.cuda.synchronize()
         return None
-    return Recording(graph, inputs, output)
+    return graph

@@ -11,14 +11,14 @@ ahead on the other.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-log = logging.getLogger(__name__)
+from prismask.models.replay import capture
 
 INPUT_CHANNELS = 32
 """Planes of fixed noise that the network turns into a cube."""
@@ -71,7 +71,8 @@ class Repeated:
 
     On CUDA it is recorded after `WARM_UP` calls and replayed from then on: Python needs several
     times as long to start the kernels of a step as the GPU to run them. The step has to work on
-    the same tensors every time and must not ask for their values.
+    the same tensors every time and must not ask for their values. Steps of several are done at
+    the same time where they are called within `apart`, until `join`.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -81,44 +82,30 @@ class Repeated:
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call] # torch's own
         self._graph: torch.cuda.CUDAGraph | None = None
 
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """What is started within runs on a stream of its own, after all that was started before."""
+        if self._stream is None:
+            yield
+            return
+        self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
+        with torch.cuda.stream(self._stream):
+            yield
+
+    def join(self) -> None:
+        """What is started from here on waits for what was done apart."""
+        if self._stream is not None:
+            torch.cuda.current_stream(self._stream.device).wait_stream(self._stream)
+
     def __call__(self, step: Callable[[], None]) -> None:
-        """Do the step once."""
+        """Do the step once, on the stream of `apart`."""
         self._calls += 1
+        if self._stream is not None and self._calls == WARM_UP + 1:
+            self._graph = capture(step, self._stream)  # where this fails it is not tried again
         if self._graph is not None:
             self._graph.replay()
-        elif self._stream is None:
-            step()
-        elif self._calls <= WARM_UP:
-            _run_apart(step, self._stream)
         else:
-            self._graph = _record(step, self._stream)
-            self._stream = None  # where the recording failed it is not tried again
-            self(step)
-
-
-def _run_apart(step: Callable[[], None], stream: torch.cuda.Stream) -> None:
-    """Run the step on a stream of its own, in order with the current one."""
-    current = torch.cuda.current_stream(stream.device)
-    stream.wait_stream(current)
-    with torch.cuda.stream(stream):
-        step()
-    current.wait_stream(stream)
-
-
-def _record(step: Callable[[], None], stream: torch.cuda.Stream) -> torch.cuda.CUDAGraph | None:
-    """The step, recorded but not done; None where it does something a graph cannot hold."""
-    current = torch.cuda.current_stream(stream.device)
-    graph = torch.cuda.CUDAGraph()
-    try:
-        # Other threads of a server go on meanwhile; only this one is bound by the recording.
-        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             step()
-    except RuntimeError as reason:
-        log.info("this step cannot be recorded as a CUDA graph: %s", reason)
-        torch.cuda.set_stream(current)
-        torch.cuda.synchronize(stream.device)
-        return None
-    return graph
 
 
 def levels_for(levels: int, height: int, width: int) -> int:

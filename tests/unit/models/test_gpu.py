@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+import logging
 import math
 import sys
 import tempfile
@@ -118,6 +119,38 @@ def test_gap_tv_gives_the_same_cube() -> None:
     close(there, here, 1e-3)
     assert abs(psnr(there, truth) - psnr(here, truth)) < 0.005
     assert psnr(there, truth) > psnr(CAMERA.spread(measurement, mask), truth) + 1
+
+
+def test_pnp_dip_fits_as_well_from_recorded_steps() -> None:
+    from prismask.models import replay
+    from prismask.solvers import create_solver
+
+    refused = _Heard()
+    replay.log.addHandler(refused)
+    replay.log.setLevel(logging.INFO)
+    truth, mask = scene()[..., :48, :56], aperture()[..., :48, :56]
+    measurement = CAMERA.forward(truth, mask)
+    small = {"iterations": 10, "steps": 10, "width": 16, "levels": 2, "start": "gap-tv"}
+    options = {**small, "networks": 2, "stop_at_noise": False}
+    here = create_solver("pnp-dip", **options)(measurement, mask, CAMERA)
+    for half in (False, True):
+        solver = create_solver("pnp-dip", half=half, **options)
+        there = solver(measurement.to(DEVICE), mask.to(DEVICE), CAMERA)
+        assert there.device.type == DEVICE.type
+        assert psnr(there, truth) > psnr(here, truth) - 1
+    replay.log.removeHandler(refused)
+    assert not refused.messages, refused.messages
+
+
+class _Heard(logging.Handler):
+    """Keeps what a logger says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
 
 
 # --- networks ------------------------------------------------------------------------------------
