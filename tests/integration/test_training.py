@@ -220,6 +220,40 @@ def test_best_weights_by_validation_are_kept(tmp_path: Path) -> None:
     assert model.record["masks"]["source"] == "fabricated"
 
 
+def test_a_validation_that_fails_does_not_take_the_training_with_it(tmp_path: Path) -> None:
+    def make_validate(config: TrainConfig, prepared: Any) -> Any:
+        def validate(model: Any) -> dict[str, float]:
+            raise ValueError("no score today")
+
+        return validate
+
+    never = {"checkpoint_every": 1000}
+    with pytest.raises(ValueError, match="no score"):
+        train(tiny_config(output=never), tmp_path / "run", make_validate=make_validate)
+    outcome = train(tiny_config(output=never), tmp_path / "run", resume=True)
+    assert outcome.finished
+    assert outcome.state.step == 48
+
+
+def test_weights_on_the_way_are_kept(tmp_path: Path) -> None:
+    seen: dict[int, float] = {}
+
+    def listen(line: dict[str, Any]) -> None:
+        seen[line["step"]] = line["seconds"]
+
+    outcome = train(tiny_config(output={"keep_every": 5}), tmp_path / "run", report=listen)
+    kept = sorted((tmp_path / "run" / "snapshots").iterdir())
+    assert [path.name for path in kept] == ["0000020.safetensors", "0000040.safetensors"]
+    models = [load_weights(path) for path in kept]
+    assert [model.record["step"] for model in models] == [20, 40]
+    assert models[0].record["seconds"] <= seen[21]
+    first, last = (model.backbone.head.weight.detach() for model in models)
+    assert not torch.equal(first, last)
+    assert outcome.state.average is not None
+    end = outcome.state.average["head.weight"]
+    assert float((last - end).abs().mean()) < float((first - end).abs().mean())
+
+
 def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))

@@ -82,10 +82,23 @@ def _score(model: Any, cubes: Tensor, masks: Tensor, camera: CASSI, noise_std: f
             if noise_std:
                 drawn = torch.randn(measurement.shape, generator=generator).to(cubes.device)
                 measurement = measurement + drawn * (noise_std / network_scale(camera.bands))
-            with torch.autocast(cubes.device.type, torch.float16, enabled=half):
-                estimate = model(measurement, mask[None], camera)
-            values.append(psnr(estimate.float(), cube, convention="paper"))
+            estimate = estimated(model, measurement, mask[None], camera, half)
+            values.append(psnr(estimate, cube, convention="paper"))
     return float(torch.cat(values).mean())
+
+
+def estimated(model: Any, measurement: Tensor, mask: Tensor, camera: CASSI, half: bool) -> Tensor:
+    """The model's cube in float32; computed in half precision if asked for and finite there.
+
+    A network whose features grow beyond what float16 holds is not a bad network.
+    """
+    if half:
+        with torch.autocast(measurement.device.type, torch.float16):
+            cube: Tensor = model(measurement, mask, camera)
+        if torch.isfinite(cube).all():
+            return cube.float()
+    cube = model(measurement, mask, camera)
+    return cube.float()
 
 
 def _fabricated(cubes: Tensor, camera: CASSI, count: int) -> Tensor:

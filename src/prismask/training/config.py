@@ -169,6 +169,9 @@ class OutputConfig:
     """Epochs between checkpoints."""
     validate_every: int = 10
     """Epochs between validations; 0: at the end only."""
+    keep_every: int = 0
+    """Epochs between (averaged) weights that are kept in snapshots/, to see later how a network
+    came along; 0: none."""
     log_every: int = 20
     """Steps between lines of metrics.jsonl."""
     compact: bool = False

@@ -38,6 +38,9 @@ from prismask.training.state import (
     update_average,
 )
 
+SNAPSHOTS = "snapshots"
+"""Folder of the weights that `output.keep_every` keeps."""
+
 Report = Callable[[dict[str, Any]], None]
 """Receives one dictionary a logged step or validation."""
 Validate = Callable[[Any], dict[str, float]]
@@ -84,6 +87,8 @@ def fit(state: TrainState, run: Training) -> bool:
             if clock.should_pause():
                 _keep(state, run)
                 return False
+    # First, so that a validation that fails costs the validation alone; then with what it said.
+    _keep(state, run)
     _validate(state, run)
     _keep(state, run)
     return True
@@ -278,6 +283,9 @@ def _end_epoch(state: TrainState, run: Training, epoch: int) -> None:
         _validate(state, run)
     if epoch % run.config.output.checkpoint_every == 0:
         _keep(state, run)
+    every = run.config.output.keep_every
+    if every and epoch % every == 0:
+        _keep_weights(state, run, f"{SNAPSHOTS}/{state.step:07d}.safetensors")
 
 
 def _validate(state: TrainState, run: Training) -> None:
@@ -297,7 +305,7 @@ def _validate(state: TrainState, run: Training) -> None:
         )
     if score > state.best_score:
         state.best_score = score
-        _keep_weights(state, run, scores)
+        _keep_weights(state, run, "weights.safetensors", validation=scores)
     _tell(run, {"event": "validation", "step": state.step, "seconds": state.seconds, **scores})
 
 
@@ -314,17 +322,15 @@ def _keep(state: TrainState, run: Training) -> None:
     save_checkpoint(run.folder / "checkpoint.safetensors", state, run.config)
 
 
-def _keep_weights(state: TrainState, run: Training, scores: dict[str, float]) -> None:
-    """The best weights so far by validation, ready to be used."""
+def _keep_weights(state: TrainState, run: Training, name: str, **facts: Any) -> None:
+    """The (averaged) weights as they are now, ready to be used."""
     if run.folder is None or not run.world.is_first:
         return
+    path = run.folder / name
+    path.parent.mkdir(exist_ok=True)
+    record = {**run.record, "step": state.step, "seconds": state.seconds, **facts}
     with averaged_weights(state):
-        save_weights(
-            state.model,
-            run.folder / "weights.safetensors",
-            {**run.record, "step": state.step, "seconds": state.seconds, "validation": scores},
-            overwrite=True,
-        )
+        save_weights(state.model, path, record, overwrite=True)
 
 
 def _tell(run: Training, line: dict[str, Any]) -> None:

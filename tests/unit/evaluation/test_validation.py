@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from prismask.evaluation.metrics import psnr
-from prismask.evaluation.validation import make_validation, validation_cubes
+from prismask.evaluation.validation import estimated, make_validation, validation_cubes
 from prismask.optics.camera import CASSI
 
 
@@ -39,3 +40,17 @@ def test_a_model_that_knows_the_truth_wins() -> None:
     assert scores["score"] == pytest.approx(expected, abs=1e-3)
     assert len({mask.sum().item() for mask in asked}) == 4, "two different masks a group"
     assert validate(lambda y, m, c: torch.zeros_like(cubes))["score"] < expected
+
+
+@pytest.mark.parametrize("in_half", [2.0, float("inf"), float("nan")])
+def test_half_precision_that_overflows_is_not_believed(in_half: float) -> None:
+    def model(measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+        if torch.is_autocast_enabled("cpu"):
+            return torch.full((1, 2, 4, 4), in_half, dtype=torch.float16)
+        return torch.full((1, 2, 4, 4), 3.0)
+
+    given = (torch.ones(1, 4, 6), torch.ones(1, 1, 4, 4), CASSI.from_step(2))
+    cube = estimated(model, *given, half=True)
+    assert cube.dtype == torch.float32
+    assert (cube == (2.0 if in_half == 2.0 else 3.0)).all()
+    assert (estimated(model, *given, half=False) == 3.0).all()
