@@ -70,7 +70,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--methods", nargs="+", default=["srn-looks.m2m", "gap-tv"])
     parser.add_argument("--snapshots", default="", help="how their names begin [all]")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--align", action="store_true", help="let networks find the mask's place")
+    parser.add_argument("--align", action="store_true", help="find the mask's place first")
     parser.add_argument("--out", type=Path, default=HERE)
     parser.add_argument("--sheet", action="store_true", help="draw what was kept")
     return parser.parse_args()
@@ -82,12 +82,11 @@ def reconstructed(path: Path, folder: Path, method: str, options: argparse.Names
     wavelengths = np.interp(
         np.linspace(0, 1, bands), np.linspace(0, 1, len(WAVELENGTHS_NM)), WAVELENGTHS_NM
     )
-    chosen: dict[str, Any] = {"model": method, "align": options.align}
-    if method in list_solvers():
-        chosen = {"method": method}
+    chosen: dict[str, Any] = {"method" if method in list_solvers() else "model": method}
     return reconstruct(
         load_measurement(path), load_mask(folder / "masks" / f"{mask}.mat"),
-        CASSI.from_step(bands), wavelengths=wavelengths, device=options.device, **chosen,
+        CASSI.from_step(bands), wavelengths=wavelengths, device=options.device,
+        align=options.align, **chosen,
     )  # fmt: skip
 
 

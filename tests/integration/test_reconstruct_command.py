@@ -92,7 +92,6 @@ def test_a_network_with_samples(folder: Path, capsys: pytest.CaptureFixture[str]
         ("--model tiny.safetensors --method gap-tv", "give one of them"),
         ("--model broken.safetensors", "broken.safetensors is not a readable safetensors file"),
         ("--samples 4 --method gap-tv", "gap-tv has no mask posterior"),
-        ("--align --method gap-tv", "gap-tv cannot tell where the mask lies"),
         ("--device tpu", "'tpu' is no device"),
         ("--method gaptv", "Did you mean 'gap-tv'?"),
     ],

@@ -55,7 +55,8 @@ class MethodOptions:
     """Look for the mask in the snapshot first, and say if another way round fits better."""
 
     align: bool = False
-    """Move the mask by fractions of a pixel to where the snapshot says it lies; a network's."""
+    """Move the mask by fractions of a pixel to where the snapshot says it lies; takes some fifty
+    runs of a network, for solvers the default one."""
 
     def settings(self) -> Settings:
         """As the library takes them."""

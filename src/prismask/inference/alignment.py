@@ -65,6 +65,16 @@ class Alignment:
         """The place to read the mask at: its own unless the snapshot clearly says otherwise."""
         return self.place if self.is_worth_it else Place()
 
+    def text(self, size: tuple[int, int]) -> str:
+        """What was found, in words; `size` is that of the mask."""
+        if not self.is_worth_it:
+            return "the mask lies where it was calibrated, as far as one can tell."
+        return (
+            f"the mask is read {self.place.text(size)}: so a network's cube leaves "
+            f"{100 * self.after:.2g} % of the snapshot unexplained instead of "
+            f"{100 * self.before:.2g} %."
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Look:

@@ -52,8 +52,6 @@ class Outcome:
     attrs: dict[str, Any] = field(default_factory=dict)
     """What the history should say."""
     findings: tuple[Finding, ...] = ()
-    mask: Tensor | None = None
-    """The mask that was used, where it is not the one that was given."""
 
 
 class Method(Protocol):
@@ -82,11 +80,6 @@ class SolverMethod:
 
     def run(self, snapshot: Snapshot, settings: Settings, progress: Progress | None) -> Outcome:
         """Solve on the whole frame."""
-        if settings.align:
-            raise ConfigError(
-                f"{self.name} cannot tell where the mask lies, and no network fits this camera: "
-                "leave align out."
-            )
         if settings.samples:
             raise ConfigError(
                 f"{self.name} has no mask posterior to draw samples from; use a network "
@@ -99,6 +92,36 @@ class SolverMethod:
         if solution.chosen:
             attrs["method_chosen"] = ", ".join(f"{k}={v}" for k, v in solution.chosen.items())
         return Outcome(solution.cube[0].cpu().numpy(), attrs=attrs)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A snapshot in a network's bands and units."""
+
+    adapter: BandAdapter
+    gain: float
+    """From the snapshot's brightness to the network's."""
+    snapshot: Snapshot
+
+    @property
+    def camera(self) -> CASSI:
+        """The camera as the network sees it."""
+        return self.adapter.shown
+
+    @property
+    def signal(self) -> Tensor:
+        """`(H, L)`."""
+        return self.snapshot.signal * (self.gain * self.adapter.gain)
+
+    @property
+    def mask(self) -> Tensor:
+        """`(1, 1|C, H, W)`."""
+        return self.adapter.mask(self.snapshot.mask)
+
+    @property
+    def noise_std(self) -> float:
+        """In the units of `signal`."""
+        return self.snapshot.noise_std * self.gain * self.adapter.gain
 
 
 class NetworkMethod:
@@ -130,48 +153,47 @@ class NetworkMethod:
             return None
         return Interval.from_record(stored[kind], self.engine.bands)
 
+    def view(self, snapshot: Snapshot) -> View:
+        """The snapshot as the network likes to see it."""
+        adapter = self.adapter(snapshot.camera)
+        typical = float(self.record.get("input_level", TYPICAL_LEVEL))
+        return View(adapter, network_gain(snapshot.brightness, typical), snapshot)
+
+    def align(self, snapshot: Snapshot, progress: Progress | None = None) -> Alignment:
+        """Where the snapshot says that its mask lies."""
+        seen = self.view(snapshot)
+        return align_mask(
+            self.engine, seen.signal, seen.mask, seen.camera, seen.noise_std, progress
+        )
+
     def run(self, snapshot: Snapshot, settings: Settings, progress: Progress | None) -> Outcome:
         """One pass, or one for each sampled mask; the result is in the snapshot's units again."""
         self._check_samples(settings)
-        adapter, interval = self.adapter(snapshot.camera), self.interval(settings)
-        typical = float(self.record.get("input_level", TYPICAL_LEVEL))
-        gain = network_gain(snapshot.brightness, typical)
-        signal = snapshot.signal * (gain * adapter.gain)
-        mask = adapter.mask(snapshot.mask)
-        noise_std = snapshot.noise_std * gain * adapter.gain
-        aligned = None
-        if settings.align:
-            aligned = align_mask(self.engine, signal, mask, adapter.shown, noise_std, progress)
-            mask = aligned.found.moved(mask)
+        seen, interval = self.view(snapshot), self.interval(settings)
         tails = ((1 - settings.level) / 2, (1 + settings.level) / 2)
         estimate = self.engine.run(
-            signal,
-            mask,
-            adapter.shown,
+            seen.signal,
+            seen.mask,
+            seen.camera,
             samples=settings.samples,
             seed=settings.seed,
             levels=tails if settings.samples and interval is None else None,
-            noise_std=noise_std,
+            noise_std=seen.noise_std,
             progress=progress,
         )
         if interval is not None:
             estimate = with_interval(
-                estimate, interval, settings.level, signal, mask, adapter.shown
+                estimate, interval, settings.level, seen.signal, seen.mask, seen.camera
             )
         parts = [
-            None if part is None else adapter.back(part.numpy()) / np.float32(gain)
+            None if part is None else seen.adapter.back(part.numpy()) / np.float32(seen.gain)
             for part in (estimate.values, estimate.std, estimate.lower, estimate.upper)
         ]
         values, std, lower, upper = parts
         assert values is not None
-        attrs = self._attrs(settings, gain, adapter, estimate, interval)
-        findings = (*_scale_findings(gain), *_band_findings(adapter))
-        if aligned is None:
-            return Outcome(values, std, lower, upper, attrs, findings)
-        findings += (_alignment_finding(aligned, snapshot.mask),)
-        attrs["mask_place"] = list(aligned.found.numbers)
-        used = aligned.found.moved(snapshot.mask)
-        return Outcome(values, std, lower, upper, attrs, findings, used)
+        attrs = self._attrs(settings, seen.gain, seen.adapter, estimate, interval)
+        findings = (*_scale_findings(seen.gain), *_band_findings(seen.adapter))
+        return Outcome(values, std, lower, upper, attrs, findings)
 
     def _check_samples(self, settings: Settings) -> None:
         if settings.samples and not self.engine.can_sample:
@@ -228,18 +250,6 @@ def with_interval(
         lower[band] = torch.maximum(values - width, values.clamp_max(0))
         upper[band] = values + width
     return Estimate(estimate.values, estimate.std, lower, upper, estimate.precision)
-
-
-def _alignment_finding(aligned: Alignment, mask: Tensor) -> Finding:
-    if not aligned.is_worth_it:
-        return Finding("note", "the mask lies where it was calibrated, as far as one can tell.")
-    size = (mask.shape[-2], mask.shape[-1])
-    text = (
-        f"the mask is read {aligned.place.text(size)}: so the cube leaves "
-        f"{100 * aligned.after:.2g} % of the snapshot unexplained instead of "
-        f"{100 * aligned.before:.2g} %."
-    )
-    return Finding("note", text)
 
 
 def _scale_findings(gain: float) -> list[Finding]:

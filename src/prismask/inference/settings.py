@@ -48,11 +48,6 @@ class Settings:
                 f"method {self.method!r} and model {self.model!r} are two ways to reconstruct: "
                 "give one of them."
             )
-        if self.align and self.method is not None:
-            raise ConfigError(
-                f"{self.method} cannot tell where the mask lies; use a network (model), or leave "
-                "align out."
-            )
         choose(self.precision, ("auto", "half", "float32"), "precision")
         if self.samples < 0 or self.samples == 1:
             raise ConfigError(f"samples is {self.samples}; 0 is a single pass, a spread needs 2.")

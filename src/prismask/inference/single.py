@@ -31,6 +31,7 @@ from prismask.inference.methods import (
     NetworkMethod,
     Outcome,
     Progress,
+    Snapshot,
     SolverMethod,
 )
 from prismask.inference.selfcheck import Residual, reproject
@@ -88,7 +89,8 @@ def reconstruct(
     noise_std, dark: of the measurement in its own units; None estimates them.
     registration: whether to look for the mask in the snapshot first.
     align: whether to move the mask by fractions of a pixel to where the snapshot says it lies; a
-        network has to be run some fifty times on part of the frame for it.
+        network has to be run some fifty times on part of the frame for it: the one that
+        reconstructs, or for a solver the default one.
     options: of the solver, such as `iterations`.
 
     The cube is in the scene's units: a scale noted in the measurement is divided out. What was
@@ -113,6 +115,7 @@ class Reconstruction:
         self.device = choose_device(settings.device)
         self._chosen = settings.model is not None or network is not None
         self._method = self._prepare(network)
+        self._aligner = self._prepare_aligner()
 
     def _prepare(self, network: Reconstructor | None) -> Method:
         settings = self.settings
@@ -128,12 +131,22 @@ class Reconstruction:
                 network = load_model(shipped.path)
         if network is None:
             return self._solver(settings.method or FALLBACK)
+        return self._network(network)
+
+    def _prepare_aligner(self) -> NetworkMethod | None:
+        """The network that finds the mask's place: the one that reconstructs, else the default."""
+        if isinstance(self._method, NetworkMethod):
+            return self._method
+        shipped = default_weights() if self.settings.align else None
+        return None if shipped is None else self._network(load_model(shipped.path))
+
+    def _network(self, network: Reconstructor) -> NetworkMethod:
         tiling = default_tiling(self.device)
-        if settings.tile is not None:
-            tiling = replace(tiling, tile=settings.tile)
-        precision: Any = settings.precision
+        if self.settings.tile is not None:
+            tiling = replace(tiling, tile=self.settings.tile)
+        precision: Any = self.settings.precision
         engine = Engine(network, self.device, precision, tiling)
-        name = network.record.get("name") or settings.model or network.record["backbone"]
+        name = network.record.get("name") or self.settings.model or network.record["backbone"]
         return NetworkMethod(engine, str(name))
 
     def _solver(self, name: str) -> SolverMethod:
@@ -151,7 +164,14 @@ class Reconstruction:
             wavelengths=listed,
             **camera_attrs(camera),
             **self._method.identity(),
+            **self._aligner_identity(),
         )
+
+    def _aligner_identity(self) -> dict[str, Any]:
+        """What tells the result from one that another network aligned."""
+        if self._aligner is None or self._aligner is self._method:
+            return {}
+        return {"aligner": self._aligner.identity()}
 
     def run(
         self,
@@ -167,16 +187,18 @@ class Reconstruction:
         started = time.perf_counter()
         looked = look(measurement, mask, camera, self.settings, self.device)
         method, changed = self._method_for(camera)
-        outcome = method.run(looked.snapshot, self.settings, progress)
+        seen, place, moved = self._aligned(looked.snapshot, method, progress)
+        outcome = method.run(seen, self.settings, progress)
         _check_finite(outcome, method.name)
-        seen = looked.snapshot
         values = torch.from_numpy(outcome.values)
-        used = seen.mask if outcome.mask is None else outcome.mask
-        residual = reproject(values, seen.signal, used, camera, seen.noise_std, looked.noise_from)
+        residual = reproject(
+            values, seen.signal, seen.mask, camera, seen.noise_std, looked.noise_from
+        )
         attrs = {
             "title": "Reconstructed cube",
             "made_by": f"prismask {__version__}",
             **outcome.attrs,
+            **place,
             "device": str(self.device),
             "seconds": round(time.perf_counter() - started, 3),
             "wavelengths_from": at_source,
@@ -188,6 +210,7 @@ class Reconstruction:
                     *guessed,
                     *looked.findings,
                     *changed,
+                    *moved,
                     *outcome.findings,
                     *_residual_findings(residual, method, self.settings),
                 ],
@@ -205,6 +228,27 @@ class Reconstruction:
             camera, guessed = checks.find_camera(measurement.size, mask.size, measurement.attrs)
         checks.check_fit(measurement.size, mask.size, camera)
         return camera, [guessed] if guessed is not None else []
+
+    def _aligned(
+        self, snapshot: Snapshot, method: Method, progress: Progress | None
+    ) -> tuple[Snapshot, dict[str, Any], list[Finding]]:
+        """The snapshot with its mask where it lies, what the history should say, and people."""
+        if not self.settings.align:
+            return snapshot, {}, []
+        aligner = self._aligner
+        # A network that was chosen for a strange camera also aligns for it.
+        if aligner is None or not (
+            aligner is method or aligner.adapter(snapshot.camera).strangeness <= LIMIT
+        ):
+            raise ConfigError(
+                f"{method.name} cannot tell where the mask lies, and no network fits this camera: "
+                "leave align out."
+            )
+        found = aligner.align(snapshot, progress)
+        mask = snapshot.mask
+        place = {"mask_place": list(found.found.numbers), "mask_place_by": aligner.name}
+        text = found.text((mask.shape[-2], mask.shape[-1]))
+        return replace(snapshot, mask=found.found.moved(mask)), place, [Finding("note", text)]
 
     def _method_for(self, camera: CASSI) -> tuple[Method, list[Finding]]:
         """The method, or the fallback where the default network would be out of its depth."""

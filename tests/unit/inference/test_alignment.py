@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -133,8 +134,32 @@ def test_reconstruct_uses_it_and_says_so(scene: Cube) -> None:
     assert moved.attrs["residual_rms"] < 0.6 * plain.attrs["residual_rms"]
     assert moved.attrs["mask_place"][1] == pytest.approx(-0.6, abs=0.3)
     assert moved.attrs["recipe"] != plain.attrs["recipe"]
-    with pytest.raises(ConfigError, match="cannot tell where the mask lies"):
-        reconstruct(shot, mask, CAMERA, "gap-tv", align=True)
+
+
+@pytest.mark.slow
+def test_a_solver_lets_the_default_network_find_the_mask(scene: Cube) -> None:
+    nominal = mask_values()
+    signal = CAMERA.forward(torch.tensor(scene.values)[None], BESIDE.moved(nominal))[0]
+    shot, mask = Measurement(signal.numpy()), Mask(nominal[0, 0].numpy())
+
+    def solved(align: bool) -> Cube:
+        return reconstruct(shot, mask, CAMERA, "gap-tv", noise_std=0.002, device="cpu",
+                           registration=False, align=align, iterations=20)  # fmt: skip
+
+    plain, moved = solved(False), solved(True)
+    assert moved.attrs["method"] == "gap-tv"
+    assert moved.attrs["mask_place_by"] == "srn-looks.m2m"
+    assert moved.attrs["recipe"] != plain.attrs["recipe"]
+    errors = [float(np.square(cube.values - scene.values).mean()) for cube in (plain, moved)]
+    assert errors[1] < 0.8 * errors[0]
+
+
+def test_a_camera_that_no_network_knows_is_not_aligned() -> None:
+    camera = CASSI.from_step(28, 0.5)
+    shot = Measurement(np.ones((20, 34), np.float32))
+    mask = Mask(mask_values()[0, 0, :20, :20].numpy())
+    with pytest.raises(ConfigError, match="gap-tv cannot tell where the mask lies"):
+        reconstruct(shot, mask, camera, "gap-tv", align=True, registration=False, device="cpu")
 
 
 def test_a_small_gain_moves_no_mask() -> None:

@@ -39,7 +39,6 @@ async function offer() {
 function showOptions() {
   const isModel = byId("how").value.startsWith("model:");
   byId("samples-field").hidden = !isModel;
-  byId("align-field").hidden = !isModel;
   byId("iterations-field").hidden = isModel;
 }
 
@@ -49,7 +48,7 @@ function order() {
   data.append(kind, name);
   const fields = ["bands", "step", "wavelengths", kind === "model" ? "samples" : "iterations"];
   for (const field of fields) if (byId(field).value.trim() !== "") data.append(field, byId(field).value);
-  if (kind === "model" && byId("align").checked) data.append("align", "true");
+  if (byId("align").checked) data.append("align", "true");
   for (const field of ["snapshot", "mask"]) data.append(field, byId(field).files[0]);
   return data;
 }
