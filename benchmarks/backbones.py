@@ -34,6 +34,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from prismask.models.complexity import describe
 from prismask.models.devices import choose_device
 from prismask.models.fast import FastReconstructor
+from prismask.models.network import compile_parts
 from prismask.models.registry import create_model, list_models
 from prismask.optics.camera import CASSI
 from prismask.training.config import from_table
@@ -114,7 +115,7 @@ def training_step(name: str, seen: Snapshot, device: torch.device, plain: bool, 
         return reconstruction_loss(cube, seen.cube, "l2")
 
     chosen = loss_of
-    if compiled and not plain:
+    if compiled and not plain and not compile_parts(model.backbone):
         # As `prismask train` does with speed.compile and speed.graphs.
         graphs = {"triton.cudagraphs": True} if device.type == "cuda" else None
         chosen = torch.compile(loss_of, dynamic=False, options=graphs)
@@ -178,7 +179,7 @@ def inference_row(name: str, given: argparse.Namespace, device: torch.device) ->
     shown = (seen.measurement, seen.mask, seen.camera)
     plain = create_model(name, seed=0).eval().requires_grad_(False).to(device)
     fast = FastReconstructor(plain, device)
-    if given.compile:
+    if given.compile and not compile_parts(fast.backbone):
         fast.backbone = torch.compile(fast.backbone, dynamic=False)
     makers = {
         how: partial(partial, network, *shown)

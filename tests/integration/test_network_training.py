@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ import pytest
 import torch
 from tiny_training import tiny_config
 
+from prismask.models.network import compile_parts
 from prismask.models.weights import load_weights
-from prismask.training.config import read_config
+from prismask.training.config import TrainConfig, read_config
 from prismask.training.run import train
+from prismask.training.setup import Prepared
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "networks"
 TINY: dict[str, dict[str, Any]] = {
@@ -108,3 +111,32 @@ def test_kept_weights_know_their_network(tmp_path: Path) -> None:
     model = load_weights(tmp_path / "run" / "weights.safetensors")
     assert model.record["backbone"] == "gsm"
     assert not model.can_tile_backbone
+
+
+# PyTorch warns of what it does itself while it traces.
+@pytest.mark.filterwarnings("ignore:The .grad attribute", "ignore:`torch.jit")
+def test_parts_are_compiled_for_training_and_not_again_for_validation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from torch._dynamo.utils import counters
+
+    from prismask.training import loop
+
+    torch._dynamo.reset()
+    counters.clear()
+    monkeypatch.setattr(loop, "compile_parts", partial(compile_parts, backend="eager"))
+    seen: list[int] = []
+
+    def make_validate(config: TrainConfig, prepared: Prepared) -> Any:
+        def validate(model: Any) -> dict[str, float]:
+            snapshot, mask = torch.ones(1, 20, 30), torch.ones(1, 1, 20, 24)
+            model(snapshot, mask, prepared.camera)
+            seen.append(counters["stats"]["unique_graphs"])
+            return {"score": 1.0}
+
+        return validate
+
+    config = tiny_config(**tables("swinir", "none"), speed={"compile": True})
+    assert train(config, make_validate=make_validate).finished
+    assert seen == [2], "with and without a shift, of the training's size"
+    torch._dynamo.reset()

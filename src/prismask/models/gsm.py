@@ -36,18 +36,25 @@ AXES = (3, 2, 1)
 """Width, height and spectrum of a cube, in the order in which it is filtered."""
 
 
-def filtered(cube: Tensor, taps: Tensor, axis: int) -> Tensor:
-    """Filter `(B, C, H, W)` along one axis, each voxel with its own taps `(B, T, C, H, W)`.
+class VoxelFilter(nn.Module):
+    """A cube filtered along one axis, each voxel with its own taps."""
 
-    Taps are taken at norm one, borders are repeated.
-    """
-    count, length = taps.shape[1], cube.shape[axis]
-    places = torch.arange(-(count // 2), length + count - 1 - count // 2, device=cube.device)
-    repeated = cube.index_select(axis, places.clamp(0, length - 1))
-    windows = repeated.unfold(axis, count, 1).movedim(-1, 1)
-    norm = torch.linalg.vector_norm(taps, dim=1, dtype=torch.float32)
-    mixed: Tensor = (windows * taps).sum(1) / norm.clamp_min(1e-6)
-    return mixed
+    def __init__(self, axis: int) -> None:
+        super().__init__()
+        self.axis = axis
+
+    def forward(self, cube: Tensor, taps: Tensor) -> Tensor:
+        """`(B, C, H, W)` and taps `(B, T, C, H, W)` → the cube's shape.
+
+        Taps are taken at norm one, borders are repeated.
+        """
+        count, length = taps.shape[1], cube.shape[self.axis]
+        places = torch.arange(-(count // 2), length + count - 1 - count // 2, device=cube.device)
+        repeated = cube.index_select(self.axis, places.clamp(0, length - 1))
+        windows = repeated.unfold(self.axis, count, 1).movedim(-1, 1)
+        norm = torch.linalg.vector_norm(taps, dim=1, dtype=torch.float32)
+        mixed: Tensor = (windows * taps).sum(1) / norm.clamp_min(1e-6)
+        return mixed
 
 
 class Mixture(nn.Module):
@@ -111,6 +118,8 @@ class OperatorNet(nn.Module):
 class GaussianScaleMixture(Unfolded):
     """Unfolded MAP estimation with learned local means and scales."""
 
+    compiled_alone = (UNet, OperatorNet, VoxelFilter)
+
     def __init__(
         self,
         planes: int,
@@ -127,6 +136,7 @@ class GaussianScaleMixture(Unfolded):
         self.look = conv3x3(bands, width)
         self.recall = nn.ModuleList(nn.Conv2d(width * (i + 1), width, 1) for i in range(stages))
         self.prior = mixture_unet(bands, width, taps)
+        self.local_mean = nn.ModuleList(VoxelFilter(axis) for axis in AXES)
         self.step = nn.Parameter(torch.full((stages,), 0.1))  # δ
 
     def forward(self, x: Tensor, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
@@ -138,8 +148,8 @@ class GaussianScaleMixture(Unfolded):
             seen.append(conv_aligned(self.look, in_dtype_of(self.look, estimate)))
             precision, taps = self.prior(recall(torch.cat(seen, dim=1)))
             mean = estimate
-            for axis, along in zip(AXES, taps, strict=True):
-                mean = filtered(mean, along, axis)
+            for voxel_filter, along in zip(self.local_mean, taps, strict=True):
+                mean = voxel_filter(mean, along)
             estimate = estimate - 2 * step * (data + precision * (estimate - mean))
         return estimate
 

@@ -81,6 +81,8 @@ class ChannelLayer(nn.Module):
 class SpectralViT(nn.Module):
     """Transformer with attention between channels, linear in the pixels."""
 
+    compiled_alone = (ChannelLayer,)
+
     def __init__(
         self,
         planes: int,

@@ -37,6 +37,8 @@ class WindowLayer(nn.Module):
 class SwinIR(nn.Module):
     """Transformer with attention between the pixels of shifted windows."""
 
+    compiled_alone = (WindowLayer,)
+
     def __init__(
         self,
         planes: int,

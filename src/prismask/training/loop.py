@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from prismask.errors import DivergedError
+from prismask.models.network import compile_parts
 from prismask.models.posterior import entropy_term, perturb, prior_noise
 from prismask.models.weights import save_weights
 from prismask.optics.camera import CASSI
@@ -105,8 +106,10 @@ class Stepper:
         speed = run.config.speed
         on_gpu = run.device.type == "cuda"
         self.half = speed.precision == "bf16" or (speed.precision == "auto" and on_gpu)
-        # One graph from the snapshot to the loss: what lies between convolutions is fused.
-        self.loss_of = _compiled(self._loss_of, speed, replay=on_gpu)
+        self.loss_of: Callable[..., tuple[Tensor | None, Tensor]] = self._loss_of
+        if speed.compile and not compile_parts(state.model.backbone):
+            # One graph from the snapshot to the loss: what lies between convolutions is fused.
+            self.loss_of = _compiled(self._loss_of, speed, replay=on_gpu)
         # Never replayed: its result is still read after the network's replay began.
         self.mask_std_of = _compiled(self._mask_std_of, speed, replay=False)
         self.check_every = run.config.output.log_every if on_gpu else 1
@@ -294,7 +297,9 @@ def _validate(state: TrainState, run: Training) -> None:
         return
     state.validated_at = state.step
     state.model.eval()
-    with averaged_weights(state), torch.no_grad():
+    # Compiled parts would be compiled once more for the size and precision of the validation.
+    eager = torch.compiler.set_stance("force_eager")
+    with eager, averaged_weights(state), torch.no_grad():
         scores = run.validate(state.model) if run.world.is_first else {"score": 0.0}
     state.model.train()
     score = agree(scores["score"], run.world, run.device)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from prismask.models import windows
-from prismask.models.gsm import filtered
+from prismask.models.gsm import VoxelFilter
 from prismask.models.layers import ChannelNorm, ConvReLU, attend_few, make_norm
 from prismask.models.spectral_vit import ChannelAttention
 from prismask.models.tsa_net import neighbouring_bands
@@ -181,7 +181,7 @@ def test_neighbouring_bands_are_alike() -> None:
 @pytest.mark.parametrize("axis", [1, 2, 3])
 def test_filtering_along_an_axis(axis: int) -> None:
     cube, taps = torch.rand(2, 4, 5, 6), torch.randn(2, 7, 4, 5, 6)
-    out = filtered(cube, taps, axis)
+    out = VoxelFilter(axis)(cube, taps)
     for place in torch.cartesian_prod(*(torch.arange(n) for n in cube.shape)).tolist():
         total, norm = 0.0, 0.0
         for tap in range(7):

@@ -16,7 +16,7 @@ from torch import Tensor
 from prismask.errors import ConfigError
 from prismask.models.complexity import count_multiply_adds, count_parameters, describe
 from prismask.models.fast import FastReconstructor
-from prismask.models.network import Reconstructor
+from prismask.models.network import Reconstructor, compile_parts
 from prismask.models.registry import backbone, create_model, list_models
 from prismask.models.weights import load_weights, save_weights
 from prismask.optics.camera import CASSI
@@ -277,3 +277,33 @@ def test_tsa_net_with_the_published_norm() -> None:
 def test_wrong_options_are_named(name: str, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         tiny(name, **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "graphs"),
+    [
+        ("swinir", {"layers": 6}, 2),  # with and without a shift
+        ("spectral-vit", {"layers": 4}, 1),
+        ("gsm", {"stages": 4}, 8),  # of 24 calls
+    ],
+)
+# PyTorch warns of what it does itself while it traces.
+@pytest.mark.filterwarnings("ignore:The .grad attribute", "ignore:`torch.jit")
+def test_what_repeats_is_compiled_once(name: str, more: dict[str, Any], graphs: int) -> None:
+    from torch._dynamo.utils import counters
+
+    torch._dynamo.reset()
+    counters.clear()
+    model, (measurement, mask) = tiny(name, **more), snapshot(FRACTIONAL)
+    expected = model.reconstruct(measurement, mask, FRACTIONAL)
+    keys = set(model.state_dict())
+    # "eager" compiles nothing, but traces as every backend does.
+    assert compile_parts(model.backbone, backend="eager", fullgraph=True)
+    torch.testing.assert_close(model.reconstruct(measurement, mask, FRACTIONAL), expected)
+    assert 0 < counters["stats"]["unique_graphs"] <= graphs
+    assert set(model.state_dict()) == keys, "weights keep their names"
+    torch._dynamo.reset()
+
+
+def test_a_network_without_parts_is_left_alone() -> None:
+    assert not compile_parts(tiny("srn").backbone)
