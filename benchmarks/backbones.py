@@ -11,17 +11,14 @@ memory above what was held before, and how far the fast result is from the plain
 
 from __future__ import annotations
 
-import sys
+# First: it takes this folder off the path.
+from common import timed
 
-# Run as a script, this folder comes first on the path; its operator.py hides the library's own.
-if f"{sys.path[0]}/backbones.py" == __file__:
-    sys.path.pop(0)
-
+# isort: split
 import argparse
 import ctypes
 import gc
 import json
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -40,19 +37,6 @@ from prismask.optics.camera import CASSI
 from prismask.training.config import from_table
 from prismask.training.losses import reconstruction_loss
 from prismask.training.setup import build_model
-
-
-def synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
-def seconds_of(function: Callable[[], Any], device: torch.device) -> float:
-    synchronise(device)
-    start = time.perf_counter()
-    function()
-    synchronise(device)
-    return time.perf_counter() - start
 
 
 class Peak:
@@ -146,13 +130,13 @@ def compared(
         peak = Peak(device)
         made[how] = make()
         with attention_of(how):
-            first = seconds_of(made[how], device)
+            first = timed(made[how], device, 1, 0)
         results[how] = {"first_s": first, "peak_GiB": peak.above()}
     taken: dict[str, list[float]] = {how: [] for how in made}
     for _ in range(repeats):
         for how, function in made.items():
             with attention_of(how):
-                taken[how].append(seconds_of(function, device))
+                taken[how].append(timed(function, device, 1, 0))
     for how, times in taken.items():
         results[how]["ms"] = sorted(times)[len(times) // 2] * 1e3 / batch
     results["faster"] = results["plain"]["ms"] / results["ours"]["ms"]

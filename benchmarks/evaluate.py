@@ -15,20 +15,17 @@ Needs torch, numpy, scipy and safetensors only (`PYTHONPATH=src`). On a CPU the 
 
 from __future__ import annotations
 
-import sys
+# First: it takes this folder off the path.
+from common import report
 
-# Run as a script, this folder comes first on the path, and with it a file that has the name of
-# the standard library's `operator`. Without the folder `import operator` means the right one.
-if sys.path[0] == __file__.rpartition("/")[0]:
-    sys.path.pop(0)
-
+# isort: split
 import argparse
-import json
 import logging
 import platform
+import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -205,12 +202,7 @@ def main() -> int:
     sizes = {name: getattr(given, name) or usual[name] for name in FULL}
     rows = measure(make_job(sizes["masks"], sizes["scenes"], sizes["size"], device))
     facts = {**machine(), **sizes, "device": device}
-    print("  ".join(f"{name}: {fact}" for name, fact in facts.items()))
-    print(table(rows))
-    if given.json:
-        listed = [{**asdict(row), "met": row.met} for row in rows]
-        given.json.write_text(json.dumps({"machine": facts, "rows": listed}, indent=1) + "\n")
-    return 0 if all(row.met for row in rows) else 1
+    return report(facts, rows, table(rows), given.json)
 
 
 if __name__ == "__main__":

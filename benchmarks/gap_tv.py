@@ -14,17 +14,15 @@ two threads that share their cores with other work are slower than one (`OMP_NUM
 
 from __future__ import annotations
 
-import sys
+# First: it takes this folder off the path.
+import common  # noqa: F401  (nothing else of it is needed here)
 
-# Run as a script, this folder comes first on the path, and its operator.py would be taken for
-# the standard library's module of that name.
-if __file__.startswith(sys.path[0] + "/"):
-    sys.path.pop(0)
-
+# isort: split
 import argparse
 import json
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

@@ -14,22 +14,17 @@ Rows without a target are there to be seen.
 
 from __future__ import annotations
 
-import sys
+# First: it takes this folder off the path.
+from common import Row, machine, report, resident, table
 
-# Run as a script, this folder comes first on the path, and with it a file that has the name of
-# the standard library's `operator`. Without the folder `import operator` means the right one.
-if f"{sys.path[0]}/operator.py" == __file__:
-    sys.path.pop(0)
-
+# isort: split
 import argparse
-import json
-import platform
-import resource
 import statistics
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -41,21 +36,6 @@ BATCH, BANDS, SIDE, STEP = 8, 28, 256, 2.0
 TIME_TARGET, MEMORY_TARGET, GROWTH_TARGET = 5.0, 3.0, 1.5
 # Every growth row moves at least as many bytes as the first, so none fits a cache by being small.
 GROWTH = ((256, 8), (512, 2), (1024, 1), (2048, 1))
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the table."""
-
-    device: str
-    what: str
-    value: float
-    unit: str
-    target: float | None = None
-
-    @property
-    def met(self) -> bool:
-        return self.target is None or self.value <= self.target
 
 
 @dataclass(frozen=True)
@@ -174,59 +154,15 @@ def cpu_memory(name: str) -> float:
     """Runs alone in a fresh process: the high-water mark cannot be somebody else's."""
     camera = CASSI.from_step(BANDS, STEP)
     Setup.make(camera, 1, 64, "cpu").calls()[name]()  # brings in what torch loads late
-    before = resident_now()
+    before = resident("VmRSS")
     setup = Setup.make(camera, BATCH, SIDE, "cpu")
     result = setup.calls()[name]()
-    after = resident_peak()
+    after = resident("VmHWM")
     del result
     return (after - before) / (setup.cube.numel() * 4)
 
 
-def resident_now() -> int:
-    """Bytes in memory now; where the system does not say, the most so far."""
-    return from_status("VmRSS") or resident_peak()
-
-
-def resident_peak() -> int:
-    """The most bytes that were in memory at once.
-
-    `getrusage` is second choice: on Linux a process starts with its parent's high-water mark.
-    """
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return from_status("VmHWM") or (peak if sys.platform == "darwin" else peak * 1024)
-
-
-def from_status(name: str) -> int | None:
-    """A number of bytes from Linux's page about this process, where there is one."""
-    status = Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.exists() else []
-    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")]
-    return found[0] if found else None
-
-
 # --- the report ------------------------------------------------------------------------------
-
-
-def table(rows: list[Row]) -> str:
-    lines = [f"{'device':<7} {'what':<46} {'value':>9} {'unit':<7} {'target':>7}"]
-    for row in rows:
-        target = "" if row.target is None else f"≤ {row.target:g}"
-        verdict = "" if row.target is None else ("  met" if row.met else "  MISSED")
-        line = f"{row.device:<7} {row.what:<46} {row.value:>9.3f} {row.unit:<7} {target:>7}"
-        lines.append(line + verdict)
-    return "\n".join(lines)
-
-
-def machine() -> dict[str, str | int]:
-    gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "none"
-    return {
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "cpu_threads": torch.get_num_threads(),
-        "gpu": gpu,
-        "batch": f"{BATCH}x{BANDS}x{SIDE}x{SIDE} float32, {STEP:g} px a band",
-    }
 
 
 @torch.no_grad()
@@ -249,13 +185,8 @@ def main() -> int:
         rows += time_rows(device, rounds)
         rows += memory_rows(device)
         rows += growth_rows(device, growth_rounds)
-    facts = machine()
-    print("  ".join(f"{name}: {fact}" for name, fact in facts.items()))
-    print(table(rows))
-    if options.json:
-        listed = [{**asdict(row), "met": row.met} for row in rows]
-        options.json.write_text(json.dumps({"machine": facts, "rows": listed}, indent=1) + "\n")
-    return 0 if all(row.met for row in rows) else 1
+    batch = f"{BATCH}x{BANDS}x{SIDE}x{SIDE} float32, {STEP:g} px a band"
+    return report({**machine(), "batch": batch}, rows, table(rows), options.json)
 
 
 if __name__ == "__main__":

@@ -18,24 +18,19 @@ Rows without a target are there to be seen.
 
 from __future__ import annotations
 
-import sys
+# First: it takes this folder off the path.
+import common
+from common import machine, report, resident, table, timed
 
-# Run as a script, this folder comes first on the path, and with it a file that has the name of
-# the standard library's `operator`. Without the folder `import operator` means the right one.
-if f"{sys.path[0]}/reconstruct.py" == __file__:
-    sys.path.pop(0)
-
+# isort: split
 import argparse
 import importlib.util
-import json
-import platform
-import resource
 import statistics
 import subprocess
+import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -55,21 +50,10 @@ LARGE = (1024, 2048)
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of the table."""
+class Row(common.Row):
+    """One line of the table; some targets are to be exceeded."""
 
-    device: str
-    what: str
-    value: float
-    unit: str
-    target: float | None = None
     at_least: bool = False
-
-    @property
-    def met(self) -> bool:
-        if self.target is None:
-            return True
-        return self.value >= self.target if self.at_least else self.value <= self.target
 
 
 def network() -> Reconstructor:
@@ -81,21 +65,6 @@ def shot(side: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     mask = torch.rand(1, 1, side, side, generator=generator)
     return CAMERA.throughput(mask)[0] * 0.3, mask
-
-
-def timed(call: Callable[[], object], device: str, rounds: int, warm: int = 1) -> float:
-    """Median seconds of a call, the device's queue drained before and after."""
-    found = []
-    for number in range(warm + rounds):
-        if device == "cuda":
-            torch.cuda.synchronize()
-        start = time.perf_counter()
-        call()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        if number >= warm:
-            found.append(time.perf_counter() - start)
-    return statistics.median(found)
 
 
 # --- one real-sized snapshot ---------------------------------------------------------------------
@@ -192,17 +161,6 @@ def cuda_memory(side: int) -> float:
     return torch.cuda.max_memory_allocated() - before - cube.numel() * 4
 
 
-def resident(name: str) -> int:
-    """Bytes from Linux's page about this process; elsewhere the most so far."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1]) * 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
-
-
 # --- start-up ------------------------------------------------------------------------------------
 
 
@@ -228,27 +186,6 @@ def start_rows(rounds: int) -> Iterator[Row]:
 # --- the report ----------------------------------------------------------------------------------
 
 
-def table(rows: list[Row]) -> str:
-    lines = [f"{'device':<7} {'what':<46} {'value':>9} {'unit':<7} {'target':>7}"]
-    for row in rows:
-        sign = "≥" if row.at_least else "≤"
-        target = "" if row.target is None else f"{sign} {row.target:g}"
-        verdict = "" if row.target is None else ("  met" if row.met else "  MISSED")
-        line = f"{row.device:<7} {row.what:<46} {row.value:>9.3f} {row.unit:<7} {target:>7}"
-        lines.append(line + verdict)
-    return "\n".join(lines)
-
-
-def machine() -> dict[str, str | int]:
-    return {
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "cpu_threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
-    }
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", type=Path, help="write the rows to this file as well")
@@ -272,13 +209,7 @@ def main() -> int:
     if has_gpu and options.device in ("cuda", "all"):
         rows += cuda_rows(10)
         rows += memory_rows("cuda")
-    facts = machine()
-    print("  ".join(f"{name}: {fact}" for name, fact in facts.items()))
-    print(table(rows))
-    if options.json:
-        listed = [{**asdict(row), "met": row.met} for row in rows]
-        options.json.write_text(json.dumps({"machine": facts, "rows": listed}, indent=1) + "\n")
-    return 0 if all(row.met for row in rows) else 1
+    return report(machine(), rows, table(rows), options.json)
 
 
 if __name__ == "__main__":

@@ -10,19 +10,16 @@ safetensors only.
 
 from __future__ import annotations
 
-import sys
+# First: it takes this folder off the path.
+from common import synchronise, timed
 
-# Run as a script, this folder comes first on the path; its operator.py hides the library's own.
-if f"{sys.path[0]}/train_step.py" == __file__:
-    sys.path.pop(0)
-
+# isort: split
 import argparse
 import json
 import math
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -43,38 +40,12 @@ PROTOTYPE_MS = 1.67  # a plain compiled prototype of the same network on one H20
 PUBLIC_MS = 8.4  # the authors' public code on the same card
 
 
-def timed(
-    function: Any, device: torch.device, repeats: int, warmup: int = 3, block: int = 1
-) -> float:
-    """Median seconds of a call, synchronised after each `block` of calls.
-
-    A training never waits between steps, so the host prepares the next one while the device is
-    busy; blocks of several steps measure that.
-    """
-    for _ in range(warmup):
-        function()
-    seconds = []
-    for _ in range(repeats):
-        synchronise(device)
-        start = time.perf_counter()
-        for _ in range(block):
-            function()
-        synchronise(device)
-        seconds.append((time.perf_counter() - start) / block)
-    return sorted(seconds)[len(seconds) // 2]
-
-
-def synchronise(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
-
-
 def matrix_peak(device: torch.device) -> float:
     """Measured bf16 matrix rate in TFLOP/s."""
     size = 8192 if device.type == "cuda" else 1024
     one = torch.randn(size, size, device=device, dtype=torch.bfloat16)
     other = torch.randn(size, size, device=device, dtype=torch.bfloat16)
-    seconds = timed(lambda: one @ other, device, 10)
+    seconds = timed(lambda: one @ other, device, 10, 3)
     return 2 * size**3 / seconds / 1e12
 
 

@@ -8,6 +8,7 @@ import math
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -330,6 +331,16 @@ def test_commands(
     assert cli.run(command) == 0
     assert capsys.readouterr().out.strip() == str(folder / "analysis.json")
     assert list(read_analysis(folder)["scenes"]) == ["scene01"]
+
+
+@pytest.mark.parametrize("run", [cli.run, bare.main])
+def test_no_masks_is_told_by_the_name_of_the_option(
+    run: Callable[[list[str]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["analyse", "gap-tv", "--out", str(tmp_path / "a"), "--masks", "0"]) == 2
+    told = capsys.readouterr().err
+    assert "masks is 0; at least 1 is needed." in told
+    assert "trials" not in told
 
 
 @pytest.mark.slow

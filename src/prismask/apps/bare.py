@@ -1,7 +1,8 @@
 """Commands without the command-line library: for machines with torch, NumPy, SciPy, safetensors.
 
 A command is described once, by its function: names, types and defaults come from the signature,
-explanations from the docstring. `argparse` makes the same command line of it.
+explanations from the docstring. A parameter that is a dataclass stands for its fields, with the
+explanations below them. `argparse` makes the same command line of it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from prismask.apps.analyse import analyse
@@ -41,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A solver tells what it chose for each of thousands of snapshots; here nobody asked.
     logging.getLogger("prismask.solvers").setLevel(logging.WARNING)
     try:
-        return command(given.pop("models"), **given)
+        return command(given.pop("models"), **_gathered(command, given))
     except KeyboardInterrupt:
         complain("interrupted.")
         return INTERRUPTED
@@ -51,12 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def add_options(parser: argparse.ArgumentParser, command: Callable[..., Any]) -> None:
-    """Give the parser what the command's signature names."""
+    """Give the parser what the signature of a command, or of a dataclass of options, names."""
     hints, helps = get_type_hints(command), option_helps(command)
     for name, parameter in inspect.signature(command).parameters.items():
         text = helps.get(name, "").replace("%", "%%")
         if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
             parser.add_argument(name, nargs="+", help=text)
+            continue
+        if is_dataclass(hints[name]):
+            add_options(parser, hints[name])
             continue
         flag = f"--{name.replace('_', '-')}"
         if hints[name] is bool:
@@ -74,11 +79,22 @@ def add_options(parser: argparse.ArgumentParser, command: Callable[..., Any]) ->
 
 
 def option_helps(command: Callable[..., Any]) -> dict[str, str]:
-    """Name → explanation, from the `Parameters` part of a docstring."""
-    text = inspect.getdoc(command) or ""
-    part = text.partition("Parameters\n----------\n")[2]
-    found = re.findall(r"^(\w+)\n((?:    .*\n?)+)", part, flags=re.MULTILINE)
+    """Name → explanation: the `Parameters` of a docstring, or what stands below the fields."""
+    if is_dataclass(command):
+        text, pattern = inspect.getsource(command), r'^    (\w+): .*\n    """([^"]*)"""'
+    else:
+        text = (inspect.getdoc(command) or "").partition("Parameters\n----------\n")[2]
+        pattern = r"^(\w+)\n((?:    .*\n?)+)"
+    found = re.findall(pattern, text, flags=re.MULTILINE)
     return {name: " ".join(lines.split()) for name, lines in found}
+
+
+def _gathered(command: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+    """What was given, with options that belong to a dataclass in it."""
+    for name, kind in get_type_hints(command).items():
+        if isinstance(kind, type) and is_dataclass(kind):
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+    return given
 
 
 def _first_line(command: Callable[..., Any]) -> str:

@@ -24,6 +24,7 @@ from prismask.apps.models import models
 from prismask.apps.reconstruct import reconstruct
 from prismask.apps.render import render
 from prismask.apps.report import report
+from prismask.apps.scoring_options import SHARED_OPTIONS
 from prismask.apps.serve import serve
 from prismask.apps.simulate import simulate
 from prismask.apps.terminal import complain
@@ -49,6 +50,9 @@ for command in (
     convert, report,
 ):  # fmt: skip
     app.command(command)
+for shared in SHARED_OPTIONS:
+    # Here, because their module is also read where cyclopts is not installed.
+    Parameter(name="*")(shared)
 for scoring in (train, evaluate, stress, analyse):
     # Flags that are off by default need no second name that turns them off.
     app.command(scoring, default_parameter=Parameter(negative=()))

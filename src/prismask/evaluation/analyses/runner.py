@@ -81,6 +81,8 @@ def analyse(
     One scene and a handful of cubes are on the device at a time, whatever the numbers of scenes,
     masks and samples. Gives the record that analysis.json holds.
     """
+    if masks < 1:
+        raise ConfigError(f"masks is {masks}; at least 1 is needed.")
     if samples < 0:
         raise ConfigError(f"samples is {samples}; give 0 for none, or 2 and more.")
     folder = Path(out)

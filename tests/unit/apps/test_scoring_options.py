@@ -1,0 +1,122 @@
+"""Options that several commands share arrive, by either command line, where the library is told."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from prismask.apps import bare, cli
+from prismask.apps.scoring_options import (
+    SHARED_OPTIONS,
+    ProtocolOptions,
+    SceneOptions,
+    as_arguments,
+    words,
+)
+
+LIBRARY = {
+    "evaluate": "prismask.evaluation.runner.evaluate",
+    "stress": "prismask.evaluation.stress.stress",
+    "analyse": "prismask.evaluation.analyses.runner.analyse",
+}
+SCENES = {"data": Path("d"), "scenes": ["a", "b"], "split": Path("s.toml"), "device": "cpu"}
+PROTOCOL = {"protocol": "one-to-many", "groups": ["g", "h"], "noise": 0.5}
+WORK = {"batch": 3, "workers": 2, "threads": 4, "dask": "local"}
+SHARED_BY = {
+    "evaluate": SCENES | PROTOCOL | WORK,
+    "stress": SCENES | WORK | {"groups": ["g", "h"]},
+    "analyse": SCENES | PROTOCOL,
+}
+FLAGS = {
+    "evaluate": ("resume", "allow_overlap", "resample"),
+    "stress": ("resume", "allow_overlap", "resample"),
+    "analyse": ("allow_overlap", "resample", "overwrite"),
+}
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What each call of the library was told, without its progress."""
+    calls: list[dict[str, Any]] = []
+
+    class Result(SimpleNamespace):
+        """Of an evaluation as well as of an analysis."""
+
+        def __getitem__(self, name: str) -> list[str]:
+            return []
+
+    def run(models: list[str], **options: Any) -> Result:
+        options.pop("progress")
+        calls.append({"models": models, **options})
+        return Result(markdown="", ok=True)
+
+    for name in LIBRARY.values():
+        monkeypatch.setattr(name, run)
+    return calls
+
+
+@pytest.mark.parametrize("run", [cli.run, bare.main])
+@pytest.mark.parametrize("command", LIBRARY)
+def test_every_shared_option_arrives(
+    run: Callable[[list[str]], int], command: str, told: list[dict[str, Any]]
+) -> None:
+    line = [command, "m", "n", "--out", "o"]
+    for name, value in SHARED_BY[command].items():
+        text = ", ".join(value) if isinstance(value, list) else str(value)
+        line += [f"--{name}", text]
+    assert run([*line, *(f"--{flag.replace('_', '-')}" for flag in FLAGS[command])]) == 0
+    expected = SHARED_BY[command] | dict.fromkeys(FLAGS[command], True)
+    assert told[0]["models"] == ["m", "n"]
+    assert {name: told[0][name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("command", LIBRARY)
+def test_both_command_lines_have_the_same_defaults(
+    command: str, told: list[dict[str, Any]]
+) -> None:
+    assert cli.run([command, "m", "--out", "o"]) == 0
+    assert bare.main([command, "m", "--out", "o"]) == 0
+    assert told[0] == told[1]
+    assert not any(told[0][flag] for flag in FLAGS[command])
+
+
+@pytest.mark.parametrize("command", LIBRARY)
+def test_bare_options_are_all_explained(command: str) -> None:
+    parser = argparse.ArgumentParser()
+    bare.add_options(parser, bare.COMMANDS[command])
+    unexplained = [
+        action.dest
+        for action in parser._actions
+        if not (action.help or "").removesuffix("[default: %(default)s]").strip()
+    ]
+    assert unexplained == []
+
+
+def test_an_option_is_shared_under_one_name_only() -> None:
+    names = [field.name for options in SHARED_OPTIONS for field in fields(options)]
+    assert len(names) == len(set(names))
+
+
+def test_lists_are_parted_at_commas() -> None:
+    assert words("a, b,,c ") == ["a", "b", "c"]
+    assert words(" , ") is None
+    found = as_arguments(SceneOptions(scenes="a,b"), ProtocolOptions(noise=0.1))
+    assert (found["scenes"], found["groups"], found["noise"]) == (["a", "b"], None, 0.1)
+
+
+def test_the_bare_command_line_needs_no_library_for_it() -> None:
+    code = (
+        "import sys; sys.modules['cyclopts'] = None\n"
+        "from prismask.apps.bare import main; main(['stress', '--help'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "Processes on this machine. [default: 1]" in " ".join(done.stdout.split())
