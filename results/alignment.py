@@ -3,11 +3,12 @@
     python results/alignment.py [--data DIR] [--model srn-looks.m2m]
 
 Each scene is photographed through a mask that lies beside its calibration by a shift of the given
-size in a random direction, with growth of up to half that size towards the edges, and noise of
-σ = 0.02, in units in which a white pixel of one band counts 1. The network is given the nominal
-mask, the mask as `reconstruct --align` finds it, and the true one. Last comes the one real sample
-of miscalibration there is: photographed through one calibration of an aperture, given another one
-of the same place. Scores go to alignment.json.
+size in a random direction, with growth of up to half that size towards the edges, or behind a prism
+that spreads the spectrum over more or fewer pixels than calibrated; with noise of σ = 0.02 in units
+in which a white pixel of one band counts 1. The network is given the nominal mask, the mask as
+`reconstruct --align` finds it, and the true one. Last comes the one real sample of miscalibration
+there is: photographed through one calibration of an aperture, given another one of the same place.
+Scores go to alignment.json.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ from prismask.scenes.datasets import data_folder, load_mask_file, load_scenes, r
 HERE = Path(__file__).resolve().parent
 SIZE = (192, 224)
 NOISE = 0.02
+CAMERA = CASSI.from_step()
 SHIFTS = (0.0, 0.25, 0.5, 1.0)
+SPREADS = (-0.01, 0.01, 0.02)
+"""How much further than calibrated the prism spreads the spectrum."""
 RECALIBRATED = "two real calibrations"
 
 
@@ -54,14 +58,16 @@ def main() -> None:
     for number, (name, cube) in enumerate(load_scenes(folder, "validation").items()):
         top, left = (cube.size[0] - SIZE[0]) // 2, (cube.size[1] - SIZE[1]) // 2
         truth = torch.tensor(cube.values)[None, :, top : top + SIZE[0], left : left + SIZE[1]]
-        for shift in SHIFTS:
+        for case, place in _cases(generator).items():
             nominal = _mask(region, number, generator)
-            place = _beside(shift, generator)
-            case = _case(engine, truth, nominal, place.moved(nominal), generator)
-            off = torch.tensor(case["place"][:2]) - torch.tensor(place.numbers[:2])
-            rows.append(
-                {"scene": name, "case": f"{shift:g} px", **case, "off_px": float(off.norm())}
-            )
+            # What the sensor sees of it, and the mask and scene that the nominal camera has then.
+            shown = Place((*[0.0] * 6, *(-n for n in place.numbers[6:])))
+            found = _case(
+                engine, truth, nominal, place.read(nominal, CAMERA), generator,
+                shown.straightened(truth, CAMERA), place,
+            )  # fmt: skip
+            off = torch.tensor(found["place"]) - torch.tensor(place.numbers)
+            rows.append({"scene": name, "case": case, **found, "off_px": off.tolist()})
             print(rows[-1], flush=True)
         rows.append({"scene": name, "case": RECALIBRATED,
                      **_case(engine, truth, *calibrations, generator)})  # fmt: skip
@@ -92,6 +98,14 @@ def _mask(region: Tensor, number: int, generator: torch.Generator) -> Tensor:
     return region[None, None, top : top + SIZE[0], left : left + SIZE[1]]
 
 
+def _cases(generator: torch.Generator) -> dict[str, Place]:
+    """Where the mask and the bands really lie, by the name of the case."""
+    shifts = {f"mask beside by {shift:g} px": _beside(shift, generator) for shift in SHIFTS}
+    over = max(CAMERA.offsets) / 2
+    spreads = {f"dispersion {100 * s:+g} %": Place((*[0.0] * 6, s * over)) for s in SPREADS}
+    return {**shifts, **spreads}
+
+
 def _beside(shift: float, generator: torch.Generator) -> Place:
     """A place `shift` pixels away in a random direction."""
     angle = 2 * math.pi * float(torch.rand((), generator=generator))
@@ -110,19 +124,29 @@ def _calibrations(folder: Path) -> tuple[Tensor, Tensor]:
 
 
 def _case(
-    engine: Engine, truth: Tensor, nominal: Tensor, true_mask: Tensor, generator: torch.Generator
+    engine: Engine,
+    truth: Tensor,
+    nominal: Tensor,
+    true_mask: Tensor,
+    generator: torch.Generator,
+    shown: Tensor | None = None,
+    true_place: Place | None = None,
 ) -> dict[str, Any]:
-    camera = CASSI.from_step(truth.shape[1])
-    signal = camera.forward(truth, true_mask)[0]
+    """Scores with three masks; `shown`: what the nominal camera sees of the scene, if not it."""
+    signal = CAMERA.forward(truth if shown is None else shown, true_mask)[0]
     signal = signal + NOISE * torch.randn(signal.shape, generator=generator)
     started = time.perf_counter()
-    alignment = align_mask(engine, signal, nominal, camera, NOISE)
+    alignment = align_mask(engine, signal, nominal, CAMERA, NOISE)
     seconds = time.perf_counter() - started
     place = alignment.found
     scores = {}
-    for what, mask in (("nominal", nominal), ("aligned", place.moved(nominal)),
-                       ("true", true_mask)):  # fmt: skip
-        cube = engine.run(signal, mask, camera, noise_std=NOISE).values[None]
+    for what, mask, at in (
+        ("nominal", nominal, Place()),
+        ("aligned", place.read(nominal, CAMERA), place),
+        ("true", true_mask, true_place or Place()),
+    ):
+        cube = engine.run(signal, mask, CAMERA, noise_std=NOISE).values[None]
+        cube = at.straightened(cube, CAMERA)
         scores[f"psnr_paper_{what}"] = round(float(score(cube, truth)["psnr_paper"][0]), 3)
     return {
         **scores,
@@ -134,7 +158,7 @@ def _case(
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    lines = ["| mask beside its calibration by | nominal mask | aligned | true mask | seconds |",
+    lines = ["| what is beside its calibration | nominal | aligned | true | seconds |",
              "|---|---|---|---|---|"]  # fmt: skip
     for case in dict.fromkeys(row["case"] for row in rows):
         of = [row for row in rows if row["case"] == case]

@@ -1,16 +1,17 @@
-"""Where the mask really lies: six numbers fitted to the snapshot itself, without a truth.
+"""Where the mask really lies: eight numbers fitted to the snapshot itself, without a truth.
 
-A mask is calibrated once; then temperature, focus and a touched table move its image by fractions
-of a pixel, which is enough to spoil a cube. Networks draw plausible cubes even with a wrong mask,
-but such a cube does not explain the snapshot: r = y − A x̂ is small only where the mask is right.
-A first look at nine shifts finds the neighbourhood; from there Gauss–Newton steps lower ‖r‖²,
+A mask and a prism are calibrated once; then temperature, focus and a touched table move the mask's
+image, or spread the spectrum, by fractions of a pixel, which is enough to spoil a cube. Networks
+draw plausible cubes even with a wrong mask, but such a cube does not explain the snapshot:
+r = y − A x̂ is small only where the mask is right. A first look at nine shifts finds the
+neighbourhood; from there Gauss–Newton steps lower ‖r‖²,
 
-    δ = −(Jᵀ J)⁻¹ Jᵀ r,          J = ∂r / ∂(the six numbers).
+    δ = −(Jᵀ J)⁻¹ Jᵀ r,          J = ∂r / ∂(the eight numbers).
 
 Two kinds of steps take turns. With x̂ held, J is the camera with the mask's derivatives in place of
 the mask: no further run of the network, but a cube has learned some of its mask by heart, so the
 step falls short and is tried two, four and eight times as long. With the network inside, J is taken
-by differences: six runs, true lengths, but only close to the place are its directions right.
+by differences: eight runs, true lengths, but only close to the place are its directions right.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from prismask.inference.displacement import NUMBERS, Place, derivatives
+from prismask.inference.displacement import NUMBERS, Place, band_derivatives, derivatives
 from prismask.inference.engine import Engine, Progress
 from prismask.optics.camera import CASSI
 
@@ -31,7 +32,7 @@ DIFFERENCE = 0.1
 TURNS = 4
 """Most pairs of steps."""
 LONGEST = 1.0
-"""Pixels by which a step may change any of the six numbers at first."""
+"""Pixels by which a step may change any of the numbers at first."""
 SHARES = (1.0, 2.0, 4.0, 8.0)
 """Lengths at which a step is tried as long as they help."""
 ENOUGH = 0.005
@@ -65,12 +66,12 @@ class Alignment:
         """The place to read the mask at: its own unless the snapshot clearly says otherwise."""
         return self.place if self.is_worth_it else Place()
 
-    def text(self, size: tuple[int, int]) -> str:
+    def text(self, size: tuple[int, int], camera: CASSI) -> str:
         """What was found, in words; `size` is that of the mask."""
         if not self.is_worth_it:
             return "the mask lies where it was calibrated, as far as one can tell."
         return (
-            f"the mask is read {self.place.text(size)}: so a network's cube leaves "
+            f"the mask is read {self.place.text(size, camera)}: so a network's cube leaves "
             f"{100 * self.after:.2g} % of the snapshot unexplained instead of "
             f"{100 * self.before:.2g} %."
         )
@@ -82,7 +83,7 @@ class Look:
 
     place: Place
     mask: Tensor
-    """The mask read there."""
+    """The mask in its place, not yet band by band."""
     cubes: list[Tensor]
     """The network's cube of each piece."""
     left: Tensor
@@ -142,7 +143,7 @@ class _Search:
         moved = place.moved(self.mask)
         cubes, left = [], []
         for seen, piece in zip(self.seen, self.pieces, strict=True):
-            code = self._code(moved, piece)
+            code = place.by_band(self._code(moved, piece), self.camera).clamp(0, 1)
             cubes.append(self.engine.network(seen, code, self.camera, self.noise))
             left.append(self._relative(seen - self.camera.forward(cubes[-1], code)))
         self.runs += 1
@@ -156,7 +157,7 @@ class _Search:
         for down in (-FIRST, 0.0, FIRST):
             for right in (-FIRST, 0.0, FIRST):
                 if down or right:
-                    there = self.look(Place((down, right, 0.0, 0.0, 0.0, 0.0)))
+                    there = self.look(Place((down, right)))
                     best = min(best, there, key=lambda look: look.size)
         return best
 
@@ -173,11 +174,16 @@ class _Search:
 
     def held_step(self, here: Look) -> Tensor:
         """The step for the cubes as they are."""
-        codes = derivatives(here.mask)
+        slopes = list(derivatives(here.mask))
         rows = []
         for cube, piece in zip(here.cubes, self.pieces, strict=True):
-            changed = [self.camera.forward(cube, self._code(code, piece)) for code in codes]
-            rows.append(-torch.stack([self._relative(each) for each in changed], dim=1))
+            codes = [here.place.by_band(self._code(slope, piece), self.camera) for slope in slopes]
+            seen = here.place.by_band(self._code(here.mask, piece), self.camera)
+            columns = [
+                -self._relative(self.camera.forward(cube, code))
+                for code in (*codes, *band_derivatives(seen, self.camera))
+            ]
+            rows.append(torch.stack(columns, dim=1))
         return gauss_newton(torch.cat(rows), here.left)
 
     def full_step(self, here: Look) -> Tensor:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from prismask import __version__
 from prismask.errors import ConfigError, DivergedError
 from prismask.inference import checks
+from prismask.inference.aligned import Aligned, align, straightened
 from prismask.inference.bands import LIMIT
 from prismask.inference.catalogue import default_weights, load_model
 from prismask.inference.checks import Finding
@@ -187,7 +188,8 @@ class Reconstruction:
         started = time.perf_counter()
         looked = look(measurement, mask, camera, self.settings, self.device)
         method, changed = self._method_for(camera)
-        seen, place, moved = self._aligned(looked.snapshot, method, progress)
+        aligned = self._aligned(looked.snapshot, method, progress)
+        seen = aligned.snapshot
         outcome = method.run(seen, self.settings, progress)
         _check_finite(outcome, method.name)
         values = torch.from_numpy(outcome.values)
@@ -198,7 +200,7 @@ class Reconstruction:
             "title": "Reconstructed cube",
             "made_by": f"prismask {__version__}",
             **outcome.attrs,
-            **place,
+            **aligned.attrs,
             "device": str(self.device),
             "seconds": round(time.perf_counter() - started, 3),
             "wavelengths_from": at_source,
@@ -210,13 +212,14 @@ class Reconstruction:
                     *guessed,
                     *looked.findings,
                     *changed,
-                    *moved,
+                    *aligned.findings,
                     *outcome.findings,
                     *_residual_findings(residual, method, self.settings),
                 ],
             ),
             "recipe": self.recipe(measurement, mask, camera, at),
         }
+        outcome = straightened(outcome, aligned.place, camera)
         return Cube(outcome.values, at, outcome.std, outcome.lower, outcome.upper, attrs)
 
     def camera_for(
@@ -229,12 +232,10 @@ class Reconstruction:
         checks.check_fit(measurement.size, mask.size, camera)
         return camera, [guessed] if guessed is not None else []
 
-    def _aligned(
-        self, snapshot: Snapshot, method: Method, progress: Progress | None
-    ) -> tuple[Snapshot, dict[str, Any], list[Finding]]:
-        """The snapshot with its mask where it lies, what the history should say, and people."""
+    def _aligned(self, snapshot: Snapshot, method: Method, progress: Progress | None) -> Aligned:
+        """The snapshot with its mask where it lies, if that is asked for."""
         if not self.settings.align:
-            return snapshot, {}, []
+            return Aligned(snapshot)
         aligner = self._aligner
         # A network that was chosen for a strange camera also aligns for it.
         if aligner is None or not (
@@ -244,11 +245,7 @@ class Reconstruction:
                 f"{method.name} cannot tell where the mask lies, and no network fits this camera: "
                 "leave align out."
             )
-        found = aligner.align(snapshot, progress)
-        mask = snapshot.mask
-        place = {"mask_place": list(found.found.numbers), "mask_place_by": aligner.name}
-        text = found.text((mask.shape[-2], mask.shape[-1]))
-        return replace(snapshot, mask=found.found.moved(mask)), place, [Finding("note", text)]
+        return align(snapshot, aligner, progress)
 
     def _method_for(self, camera: CASSI) -> tuple[Method, list[Finding]]:
         """The method, or the fallback where the default network would be out of its depth."""

@@ -7,6 +7,7 @@ aperture and neither darkness nor a mirror image lies outside it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -44,6 +45,31 @@ def sample_bilinear(image: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     upper = torch.lerp(pick(top_index, left_index), pick(top_index, right_index), right)
     lower = torch.lerp(pick(bottom_index, left_index), pick(bottom_index, right_index), right)
     return torch.lerp(upper, lower, down)
+
+
+def read_further(image: Tensor, by: Sequence[float]) -> Tensor:
+    """`(B, 1|C, H, W)` → `(B, C, H, W)`, plane c read `by[c]` pixels further along the width.
+
+    Between pixels by the cubic of Keys; edges are continued. Whole numbers give back the pixels.
+    """
+    width, planes = image.shape[-1], []
+    for number, shift in enumerate(by):
+        whole = math.floor(shift)
+        part = shift - whole
+        places = torch.arange(whole - 1, whole + width + 2, device=image.device)
+        plane = image[:, number if image.shape[1] > 1 else 0]
+        around = plane.index_select(-1, places.clamp(0, width - 1))
+        weights = (
+            ((2 - part) * part - 1) * part / 2,
+            ((3 * part - 5) * part * part + 2) / 2,
+            ((4 - 3 * part) * part + 1) * part / 2,
+            (part - 1) * part * part / 2,
+        )
+        total = around[..., :width] * weights[0]
+        for step, weight in enumerate(weights[1:], start=1):
+            total.add_(around[..., step : step + width], alpha=weight)
+        planes.append(total)
+    return torch.stack(planes, dim=1)
 
 
 def gaussian_blur(image: Tensor, std: float, reach: float = 4.0) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.inference import alignment
+from prismask.inference.aligned import straightened
 from prismask.inference.alignment import Alignment, align_mask
 from prismask.inference.catalogue import default_weights, load_model
-from prismask.inference.displacement import Place, derivatives
+from prismask.inference.displacement import Place, band_derivatives, derivatives
 from prismask.inference.engine import Engine
+from prismask.inference.methods import Outcome
 from prismask.inference.single import reconstruct
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
@@ -69,21 +72,73 @@ def test_words_of_optics() -> None:
     # A turn by a small angle moves columns down to the right and rows right upwards.
     angle = math.radians(0.2)
     turn = Place((0, 0, angle * 50, 0, 0, -angle * 40))
-    assert "turned by +0.200°" in turn.text((80, 100))
-    assert turn.text((80, 100)).endswith("0.000°")
-    assert "-0.25 px to the right" in Place((0, -0.25, 0, 0, 0, 0)).text((80, 100))
-    assert "+1.00 % across its rows" in Place((0, 0, 0, 0.4, 0, 0)).text((80, 100))
+    assert "turned by +0.200°" in turn.text((80, 100), CAMERA)
+    assert "skewed by +0.000°" in turn.text((80, 100), CAMERA).replace("-0.000", "+0.000")
+    assert "-0.25 px to the right" in Place((0, -0.25)).text((80, 100), CAMERA)
+    assert "+1.00 % across its rows" in Place((0, 0, 0, 0.4)).text((80, 100), CAMERA)
+    spread = Place((0, 0, 0, 0, 0, 0, -0.35, 0.1)).text((80, 100), CAMERA)
+    assert spread.endswith("spread over 53.30 px instead of 54, bent by +0.10 px")
 
 
 def test_derivatives_are_those_of_the_displacement() -> None:
     rows, columns = torch.linspace(0, 3, 40)[:, None], torch.linspace(0, 2, 60)[None]
     mask = (0.5 + 0.3 * torch.sin(rows) * torch.cos(columns))[None, None].double()
     for number, derivative in enumerate(derivatives(mask)):
-        step = torch.zeros(6)
+        step = torch.zeros(8)
         step[number] = 0.05
         there, back = (Place().stepped(sign * step).moved(mask) for sign in (1, -1))
         inner = (..., slice(10, -10), slice(10, -10))  # splines feel the edge
         assert torch.allclose(((there - back) / 0.1)[inner], derivative[inner], atol=1e-4)
+
+
+@pytest.mark.parametrize("axis", ["width", "height"])
+def test_bands_that_land_further_are_masks_that_lie_further(
+    axis: Literal["width", "height"],
+) -> None:
+    """A camera whose bands land elsewhere, and the nominal one with the masks of `Place`."""
+    nominal = CASSI((0.0, 3.0, 6.0), axis)
+    # Whole pixels, so that no interpolation is involved: −1, 0 and 1 px further.
+    true = CASSI((0.0, 4.0, 8.0), axis)
+    generator = torch.Generator().manual_seed(0)
+    cube = torch.rand(1, 3, 20, 20, generator=generator)
+    mask = torch.rand(1, 1, 20, 20, generator=generator)
+    for values in (cube, mask):  # dark at the border, where light comes from outside the frame
+        values[..., :4, :] = values[..., -4:, :] = values[..., :4] = values[..., -4:] = 0
+    place = Place((0, 0, 0, 0, 0, 0, 1.0))
+    assert place.shifts(3) == [-1.0, 0.0, 1.0]
+    ahead = Place((0, 0, 0, 0, 0, 0, -1.0)).straightened(cube, nominal)
+    measured = nominal.forward(ahead, place.read(mask, nominal))
+    # The first band of the true camera starts where the nominal one's lies 1 px back.
+    inside = true.forward(cube, mask).narrow(-1 if axis == "width" else -2, 1, 26)
+    torch.testing.assert_close(measured, inside)
+    torch.testing.assert_close(place.straightened(ahead, nominal), cube)
+
+
+def test_band_derivatives_are_those_of_the_displacement() -> None:
+    columns = torch.linspace(0, 6, 60)[None].expand(40, -1)
+    mask = (0.5 + 0.3 * torch.sin(columns))[None, None].double()
+    camera = CASSI.from_step(5)
+    for number, derivative in enumerate(band_derivatives(mask, camera)):
+        step = torch.zeros(8)
+        step[6 + number] = 0.05
+        there, back = (Place().stepped(sign * step).read(mask, camera) for sign in (1, -1))
+        inner = (..., slice(2, -2))
+        assert torch.allclose(((there - back) / 0.1)[inner], derivative[inner], atol=1e-4)
+
+
+def test_an_interval_stays_around_its_cube() -> None:
+    generator = np.random.default_rng(0)
+    values, away = generator.random((2, 3, 8, 20)).astype(np.float32)
+    camera = CASSI.from_step(3)
+    outcome = Outcome(values, away, values - away, values + 2 * away)
+    moved = straightened(outcome, Place((0, 0, 0, 0, 0, 0, 0.7)), camera)
+    assert moved.lower is not None
+    assert moved.upper is not None
+    assert (moved.lower <= moved.values).all()
+    assert (moved.values <= moved.upper).all()
+    np.testing.assert_allclose(moved.values[1], values[1], atol=1e-6)
+    assert not np.allclose(moved.values[0], values[0], atol=0.05)
+    assert straightened(outcome, Place((0.5, 0.5)), camera) is outcome
 
 
 # --- finding it ----------------------------------------------------------------------------------
@@ -116,8 +171,27 @@ def test_a_mask_in_its_place_stays_there(engine: Engine, scene: Cube) -> None:
         engine, signal, nominal, CAMERA, 0.002, lambda done, most, _: told.append((done, most))
     )
     assert max(abs(number) for number in found.place.numbers[:2]) < 0.1
+    assert max(abs(number) for number in found.place.numbers[6:]) < 0.1
     assert told[0] == (1, alignment.RUNS)
     assert len(told) <= alignment.RUNS
+
+
+@pytest.mark.slow
+def test_a_spectrum_spread_further_is_found(engine: Engine, scene: Cube) -> None:
+    truth, mask = torch.tensor(scene.values)[None], mask_values()
+    spread = Place((0.2, 0.3, 0, 0, 0, 0, 0.5, 0.0))
+    shown = Place((0, 0, 0, 0, 0, 0, -0.5, 0.0)).straightened(truth, CAMERA)
+    signal = CAMERA.forward(shown, spread.read(mask, CAMERA))[0]
+    found = align_mask(engine, signal, mask, CAMERA, 0.002)
+    assert found.is_worth_it
+    assert found.place.numbers[6] == pytest.approx(0.5, abs=0.25)
+
+    def error(place: Place) -> float:
+        cube = engine.run(signal, place.read(mask, CAMERA), CAMERA, noise_std=0.002).values[None]
+        return float((place.straightened(cube, CAMERA) - truth).square().mean())
+
+    assert error(found.place) < 0.75 * error(Place())
+    assert error(found.place) < 1.1 * error(spread)
 
 
 @pytest.mark.slow
