@@ -1,71 +1,95 @@
-"""Score run folders on the validation scenes, both mask groups apart.
+"""Score runs, weights and solvers on the validation scenes, both mask groups apart.
 
-    python results/validate.py RUN_FOLDER… [gap-tv] [--noise 0.025] [--data DIR] [--json FILE]
+    python results/validate.py RUN_FOLDER… [srn-looks.m2m] [gap-tv] [--noise 0.025] [--json FILE]
 
-Uses the (averaged) weights of each folder's checkpoint.safetensors: the end of the run, whatever
-was thought of it on the way. A solver is named instead of a folder.
+Of a run folder the (averaged) weights of its checkpoint.safetensors are taken: the end of the run,
+whatever was thought of it on the way. Weights are named by their file or, if they ship, by name; a
+solver by its name. `--enlarge 2` shows scenes twice as large (what the paper trains on), and
+`--mirror` asks networks that can both ways round.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch.nn import functional as F
 
-from prismask.evaluation.validation import make_validation
+from prismask.evaluation.validation import make_validation, validation_cubes
+from prismask.inference.catalogue import load_model
 from prismask.models.fast import FastReconstructor
+from prismask.models.network import Reconstructor
+from prismask.scenes.defaults import SIZE
 from prismask.solvers.registry import create_solver, list_solvers
 from prismask.training.checkpoint import load_checkpoint
 from prismask.training.config import TrainConfig, read_config, with_changes
 from prismask.training.setup import build_model, prepare
 from prismask.training.state import averaged_weights, new_state
 
-
-def validate(folder: Path, data: str, noise: float) -> dict[str, float]:
-    config = read_config(folder / "config.toml")
-    config = with_changes(config, data={"folder": data})
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    prepared = prepare(config, device)
-    state = new_state(build_model(config, device), config)
-    load_checkpoint(folder / "checkpoint.safetensors", state, config)
-    region = None if prepared.region is None else torch.tensor(prepared.region.values)
-    score = make_validation(prepared.validation_scenes, region, prepared.camera, noise_std=noise)
-    with averaged_weights(state):
-        model = FastReconstructor(state.model, device, "float32")
-        return {"step": state.step, "seconds": state.seconds, **score(model)}
-
-
-def validate_solver(name: str, data: str, noise: float) -> dict[str, float]:
-    config = with_changes(TrainConfig(), data={"folder": data})
-    prepared = prepare(config, torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-    assert prepared.region is not None
-    region = torch.tensor(prepared.region.values)
-    score = make_validation(prepared.validation_scenes, region, prepared.camera, noise_std=noise)
-    return score(create_solver(name))
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folders", type=Path, nargs="+")
-    parser.add_argument("--data", default="")
-    parser.add_argument("--noise", type=float, default=0.0, help="σ of one more group of masks")
-    parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    given = _options()
     found = {}
-    for folder in given.folders:
-        is_solver = str(folder) in list_solvers()
-        found[folder.name] = (
-            validate_solver(folder.name, given.data, given.noise)
-            if is_solver
-            else validate(folder, given.data, given.noise)
-        )
-        print(folder.name, found[folder.name], flush=True)
+    for name in given.names:
+        label = Path(name).name + (", mirrored" if given.mirror else "")
+        found[label] = validate(name, given)
+        print(label, found[label], flush=True)
     if given.json:
         known = json.loads(given.json.read_text()) if given.json.exists() else {}
-        found = known | found
-        given.json.write_text(json.dumps(found, indent=2) + "\n")
+        given.json.write_text(json.dumps(known | found, indent=2) + "\n")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("names", nargs="+", help="run folders, weights or solvers")
+    parser.add_argument("--data", default="", help="the data folder (see PRISMASK_DATA)")
+    parser.add_argument("--noise", type=float, default=0.0, help="σ of one more group of masks")
+    parser.add_argument("--enlarge", type=float, default=1.0, help="how much larger scenes are")
+    parser.add_argument("--mirror", action="store_true", help="ask both ways round")
+    parser.add_argument("--json", type=Path)
+    return parser.parse_args()
+
+
+def validate(name: str, given: argparse.Namespace) -> dict[str, float]:
+    """Scores of a run, of weights or of a solver."""
+    folder = Path(name)
+    is_run = (folder / "config.toml").is_file()
+    config = read_config(folder / "config.toml") if is_run else TrainConfig()
+    config = with_changes(config, data={"folder": given.data})
+    score = validation(config, given)
+    if name in list_solvers():
+        return score(create_solver(name))
+    if not is_run:
+        return score(prepared_network(load_model(name), given.mirror))
+    state = new_state(build_model(config, DEVICE), config)
+    load_checkpoint(folder / "checkpoint.safetensors", state, config)
+    with averaged_weights(state):
+        scores = score(prepared_network(state.model, given.mirror))
+    return {"step": state.step, "seconds": state.seconds, **scores}
+
+
+def validation(config: TrainConfig, given: argparse.Namespace) -> Callable[[Any], dict[str, float]]:
+    """What the training of `config` would be validated by."""
+    prepared = prepare(config, DEVICE)
+    scenes = prepared.validation_scenes
+    if given.enlarge != 1:
+        scenes = F.interpolate(scenes, scale_factor=given.enlarge, mode="bilinear")
+        # The middle alone: averaged 2×2 the whole would be the scene as it was.
+        scenes = validation_cubes(scenes, SIZE)[: len(scenes)]
+    region = None if prepared.region is None else torch.tensor(prepared.region.values)
+    return make_validation(scenes, region, prepared.camera, noise_std=given.noise)
+
+
+def prepared_network(model: Reconstructor, mirror: bool) -> FastReconstructor:
+    if mirror:
+        model.backbone.mirror = True
+    return FastReconstructor(model, DEVICE, "float32")
 
 
 if __name__ == "__main__":
