@@ -4,7 +4,8 @@
         step = report("reconstructing")
         solver(…, progress=step)
 
-A step is called as `step(done, total, info)`; only the commands draw, the library just calls.
+A step is called as `step(done, total, info)`; only the commands draw, the library just calls. Where
+`info` names a `stage`, that is what people read instead of the title.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ def _lines(title: str) -> Step:
         now = time.monotonic()
         if now - last >= SECONDS_BETWEEN_LINES and done < total:
             last = now
-            remark(f"{title}: {done} of {total} ({now - started:.0f} s)")
+            stage = info.get("stage", title)
+            remark(f"{stage}: {done} of {total} ({now - started:.0f} s)")
 
     return step
 
@@ -87,7 +89,8 @@ def _bars() -> Iterator[Report]:
             running.append(task)
 
             def step(done: int, total: int, info: Mapping[str, Any]) -> None:
-                bars.update(task, completed=done, total=total)
+                stage = info.get("stage", title)
+                bars.update(task, description=stage, completed=done, total=total)
 
             return step
 

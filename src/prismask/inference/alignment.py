@@ -148,7 +148,7 @@ class _Search:
             left.append(self._relative(seen - self.camera.forward(cubes[-1], code)))
         self.runs += 1
         if self.progress is not None:
-            self.progress(self.runs, RUNS, {})
+            self.progress(self.runs, RUNS, {"stage": "looking for the mask's place"})
         return Look(place, moved, cubes, torch.cat(left))
 
     def first_look(self, start: Look) -> Look:

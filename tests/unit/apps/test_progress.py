@@ -31,6 +31,25 @@ def test_plain_lines_where_there_is_no_terminal(
     assert "\x1b" not in err
 
 
+def test_a_stage_inside_has_its_own_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    with reporter() as report:
+        step = report("solving")
+        step(1, 3, {"stage": "aligning"})
+        step(1, 3, {})
+    assert [line[:15] for line in capsys.readouterr().err.splitlines()[1:]] == [
+        "aligning: 1 of ",
+        "solving: 1 of 3",
+    ]
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with reporter() as report:
+        report("solving")(1, 2, {"stage": "aligning"})
+    assert "aligning" in terminal.getvalue()
+
+
 def test_a_log_is_not_flooded(capsys: pytest.CaptureFixture[str]) -> None:
     with reporter() as report:
         step = report("solving")
