@@ -16,19 +16,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prismask.evaluation import published
+
 HERE = Path(__file__).resolve().parent
 GROUPS = {"test_same_hardware": "same hardware", "test_other_hardware": "other hardware"}
-PAPER = {
-    "swinir": "33.49 / .9501",
-    "swinir-gst": "34.15 / .9548",
-    "spectral-vit": "31.62 / .9282",
-    "spectral-vit-gst": "32.15 / .9330",
-    "tsa-net": "21.42 / .6162",
-    "gsm": "28.20 / .8852",
-    "lambda-net": "29.25 / .8406 (one mask)",
-    "hssp": "28.93 / .8524 (one mask)",
+BACKBONES = {
+    "swinir": "SwinIR",
+    "swinir-gst": "SwinIR + GST",
+    "spectral-vit": "Spectral ViT",
+    "spectral-vit-gst": "Spectral ViT + GST",
 }
-"""PSNR paper [dB] / SSIM of the paper, many-to-many where it has one."""
+COMPARED = {
+    "tsa-net": ("TSA-Net", "many-to-many"),
+    "gsm": ("GSM", "many-to-many"),
+    "lambda-net": ("λ-net", "one-to-one"),
+    "hssp": ("HSSP", "one-to-one"),
+}
+"""What the paper calls them, and where it has a number of them."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +75,22 @@ def scores_table() -> str:
         cells = " | ".join(score_text(scores.get((name, group))) for group in GROUPS)
         lines.append(
             f"| {name} | {run.samples:,} in {run.minutes:.1f} min | {check} | {cells} | "
-            f"{PAPER.get(name, '')} |"
+            f"{paper_text(name)} |"
         )
     return "\n".join(lines)
+
+
+def paper_text(name: str) -> str:
+    """PSNR paper [dB] / SSIM of the paper, many-to-many where it has one."""
+    if name in BACKBONES:
+        psnr, ssim = published.BACKBONES[BACKBONES[name]]
+        return f"{psnr.mean:.2f} / {ssim.mean:.4f}"
+    if name not in COMPARED:
+        return ""
+    title, protocol = COMPARED[name]
+    found = published.SCORES[protocol][title]
+    text = f"{found.average_psnr.mean:.2f} / {found.average_ssim.mean:.4f}"
+    return text + (" (one mask)" if protocol == "one-to-one" else "")
 
 
 def read_runs() -> dict[str, Run]:

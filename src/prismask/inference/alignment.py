@@ -174,7 +174,7 @@ class _Search:
 
     def held_step(self, here: Look) -> Tensor:
         """The step for the cubes as they are."""
-        slopes = list(derivatives(here.mask))
+        slopes = derivatives(here.mask)
         rows = []
         for cube, piece in zip(here.cubes, self.pieces, strict=True):
             codes = [here.place.by_band(self._code(slope, piece), self.camera) for slope in slopes]

@@ -47,7 +47,7 @@ class BandAdapter:
         """The adapter from `camera` to a network built for `bands` bands."""
         if bands == camera.bands:
             return cls(camera, camera, trained_step)
-        here, there = _places(camera.bands), _places(bands)
+        here, there = band_places(camera.bands), band_places(bands)
         offsets = np.interp(there, here, camera.offsets)
         shown = CASSI(tuple(float(o) for o in offsets), camera.axis, camera.design)
         return cls(camera, shown, trained_step)
@@ -88,12 +88,12 @@ class BandAdapter:
         return np.asarray(flat.reshape(self.camera.bands, *values.shape[1:]), dtype=np.float32)
 
 
-def _places(bands: int) -> NDArray[np.float64]:
-    """Where each band lies between the first and the last; a single one in the middle."""
+def band_places(bands: int) -> NDArray[np.float64]:
+    """Where each band lies from the first (0) to the last (1); a single one in the middle."""
     return np.linspace(0.0, 1.0, bands) if bands > 1 else np.array([0.5])
 
 
 def _weights(source: int, target: int) -> NDArray[np.float32]:
-    return resampling_weights(_places(source), _places(target), extrapolate="hold").astype(
+    return resampling_weights(band_places(source), band_places(target), extrapolate="hold").astype(
         np.float32
     )

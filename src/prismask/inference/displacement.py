@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.ndimage import map_coordinates
 from torch import Tensor
 
+from prismask.inference.bands import band_places
 from prismask.optics.camera import CASSI
 from prismask.optics.resample import pixel_grid, read_further
 
@@ -43,7 +44,8 @@ class Place:
 
     def read(self, mask: Tensor, camera: CASSI) -> Tensor:
         """`mask (1, 1|C, H, W)` as the light met it, one plane or one for each band."""
-        return self.by_band(self.moved(mask), camera).clamp(0, 1)
+        moved = self.moved(mask)
+        return self.by_band(moved, camera).clamp(0, 1) if any(self.numbers[6:]) else moved
 
     def moved(self, mask: Tensor) -> Tensor:
         """`mask (1, 1|C, H, W)` read at its place; its edge continues outside."""
@@ -74,7 +76,7 @@ class Place:
     def shifts(self, bands: int) -> list[float]:
         """δ of every band in pixels."""
         spread, bend = self.numbers[6:]
-        return [spread * t + bend * (t * t - 1 / 3) for t in band_places(bands)]
+        return [spread * t + bend * (t * t - 1 / 3) for t in _from_the_middle(bands).tolist()]
 
     def stepped(self, step: Tensor) -> Place:
         """This place and a step `(8,)` further."""
@@ -97,19 +99,18 @@ class Place:
         )
 
 
-def derivatives(mask: Tensor) -> Iterator[Tensor]:
-    """∂ mask / ∂ each of the six numbers of its place, one after the other."""
+def derivatives(mask: Tensor) -> list[Tensor]:
+    """∂ mask / ∂ each of the six numbers of its place."""
     _, _, u, v = (each.to(mask) for each in _coordinates(mask))
     down, right = slope_along(mask, -2), slope_along(mask, -1)
-    yield from (down, right, down * u, down * v, right * u, right * v)
+    return [down, right, down * u, down * v, right * u, right * v]
 
 
-def band_derivatives(mask: Tensor, camera: CASSI) -> Iterator[Tensor]:
+def band_derivatives(mask: Tensor, camera: CASSI) -> list[Tensor]:
     """∂ mask / ∂ spread and ∂ bend for `mask (1, 1|C, H, W)`, each `(1, C, H, W)`."""
     slope = slope_along(mask, -1 if camera.axis == "width" else -2)
-    t = mask.new_tensor(list(band_places(camera.bands)))[:, None, None]
-    yield -slope * t
-    yield -slope * (t.square() - 1 / 3)
+    t = mask.new_tensor(_from_the_middle(camera.bands))[:, None, None]
+    return [-slope * t, -slope * (t.square() - 1 / 3)]
 
 
 def slope_along(values: Tensor, axis: int) -> Tensor:
@@ -121,9 +122,9 @@ def slope_along(values: Tensor, axis: int) -> Tensor:
     return slope
 
 
-def band_places(bands: int) -> tuple[float, ...]:
+def _from_the_middle(bands: int) -> NDArray[np.float64]:
     """t of every band: −1 for the first, 1 for the last, 0 for the only one."""
-    return tuple(np.linspace(-1, 1, bands).tolist()) if bands > 1 else (0.0,)
+    return 2 * band_places(bands) - 1
 
 
 def _along(values: Tensor, camera: CASSI, further: list[float]) -> Tensor:

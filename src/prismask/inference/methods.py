@@ -101,27 +101,17 @@ class View:
     adapter: BandAdapter
     gain: float
     """From the snapshot's brightness to the network's."""
-    snapshot: Snapshot
+    signal: Tensor
+    """`(H, L)`."""
+    mask: Tensor
+    """`(1, 1|C, H, W)`."""
+    noise_std: float
+    """In the units of `signal`."""
 
     @property
     def camera(self) -> CASSI:
         """The camera as the network sees it."""
         return self.adapter.shown
-
-    @property
-    def signal(self) -> Tensor:
-        """`(H, L)`."""
-        return self.snapshot.signal * (self.gain * self.adapter.gain)
-
-    @property
-    def mask(self) -> Tensor:
-        """`(1, 1|C, H, W)`."""
-        return self.adapter.mask(self.snapshot.mask)
-
-    @property
-    def noise_std(self) -> float:
-        """In the units of `signal`."""
-        return self.snapshot.noise_std * self.gain * self.adapter.gain
 
 
 class NetworkMethod:
@@ -157,7 +147,15 @@ class NetworkMethod:
         """The snapshot as the network likes to see it."""
         adapter = self.adapter(snapshot.camera)
         typical = float(self.record.get("input_level", TYPICAL_LEVEL))
-        return View(adapter, network_gain(snapshot.brightness, typical), snapshot)
+        gain = network_gain(snapshot.brightness, typical)
+        factor = gain * adapter.gain
+        return View(
+            adapter,
+            gain,
+            snapshot.signal * factor,
+            adapter.mask(snapshot.mask),
+            snapshot.noise_std * factor,
+        )
 
     def align(self, snapshot: Snapshot, progress: Progress | None = None) -> Alignment:
         """Where the snapshot says that its mask lies."""

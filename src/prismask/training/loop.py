@@ -90,8 +90,8 @@ def fit(state: TrainState, run: Training) -> bool:
                 return False
     # First, so that a validation that fails costs the validation alone; then with what it said.
     _keep(state, run)
-    _validate(state, run)
-    _keep(state, run)
+    if _validate(state, run):
+        _keep(state, run)
     return True
 
 
@@ -106,10 +106,11 @@ class Stepper:
         speed = run.config.speed
         on_gpu = run.device.type == "cuda"
         self.half = speed.precision == "bf16" or (speed.precision == "auto" and on_gpu)
-        self.loss_of: Callable[..., tuple[Tensor | None, Tensor]] = self._loss_of
-        if speed.compile and not compile_parts(state.model.backbone):
-            # One graph from the snapshot to the loss: what lies between convolutions is fused.
-            self.loss_of = _compiled(self._loss_of, speed, replay=on_gpu)
+        # One graph from the snapshot to the loss: what lies between convolutions is fused.
+        in_parts = speed.compile and compile_parts(state.model.backbone)
+        self.loss_of: Callable[..., tuple[Tensor | None, Tensor]] = (
+            self._loss_of if in_parts else _compiled(self._loss_of, speed, replay=on_gpu)
+        )
         # Never replayed: its result is still read after the network's replay began.
         self.mask_std_of = _compiled(self._mask_std_of, speed, replay=False)
         self.check_every = run.config.output.log_every if on_gpu else 1
@@ -291,10 +292,12 @@ def _end_epoch(state: TrainState, run: Training, epoch: int) -> None:
         _keep_weights(state, run, f"{SNAPSHOTS}/{state.step:07d}.safetensors")
 
 
-def _validate(state: TrainState, run: Training) -> None:
-    """Score the (averaged) weights on the validation set; every process waits for the first."""
+def _validate(state: TrainState, run: Training) -> bool:
+    """Score the (averaged) weights on the validation set; every process waits for the first.
+
+    False where that is not asked for, or done already."""
     if run.validate is None or state.validated_at == state.step:
-        return
+        return False
     state.validated_at = state.step
     state.model.eval()
     # Compiled parts would be compiled once more for the size and precision of the validation.
@@ -312,6 +315,7 @@ def _validate(state: TrainState, run: Training) -> None:
         state.best_score = score
         _keep_weights(state, run, "weights.safetensors", validation=scores)
     _tell(run, {"event": "validation", "step": state.step, "seconds": state.seconds, **scores})
+    return True
 
 
 def _keep(state: TrainState, run: Training) -> None:
