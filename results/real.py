@@ -4,7 +4,7 @@
     python results/real.py --sheet
 
 There is no truth to compare with: real.json holds what the self-check says (what of the snapshot
-the cube does not explain, against the noise), real.png what it looks like. The first form keeps
+the cube does not explain, against the noise), real.jpg what it looks like. The first form keeps
 pictures in OUT/real (`--out`), one small file for each snapshot and method, and needs no plotting
 library; the second draws the sheet from whatever is there.
 """
@@ -46,7 +46,7 @@ def main() -> None:
     options = _options()
     kept: Path = options.out / "real"
     if options.sheet:
-        (options.out / "real.png").write_bytes(sheet(kept))
+        (options.out / "real.jpg").write_bytes(sheet(kept))
         records = {path.stem: json.loads(path.read_text()) for path in sorted(kept.glob("*.json"))}
         text = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
         (options.out / "real.json").write_text(text, encoding="utf-8")
@@ -121,15 +121,15 @@ def sheet(kept: Path) -> bytes:
                 f"{told['device']}", loc="left", fontsize=8,
             )  # fmt: skip
             axes.set_axis_off()
-        return in_few_colours(figure_png(figure, 80))
+        return as_jpeg(figure_png(figure, 80))
 
 
-def in_few_colours(png: bytes) -> bytes:
-    """The picture with 256 colours of its own: less than half the size, and no one can tell."""
+def as_jpeg(png: bytes) -> bytes:
+    """Photographs in a quarter of the space, with their colours as they are."""
     from PIL import Image
 
     out = BytesIO()
-    Image.open(BytesIO(png)).convert("RGB").quantize(256).save(out, "png", optimize=True)
+    Image.open(BytesIO(png)).convert("RGB").save(out, "jpeg", quality=90, subsampling=0)
     return out.getvalue()
 
 
