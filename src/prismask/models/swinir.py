@@ -11,6 +11,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from prismask.errors import ConfigError
+from prismask.models.layers import PixelNorm
 from prismask.models.registry import register
 from prismask.models.trunk import FeedForward, Trunk
 from prismask.models.windows import WindowAttention, pad_to_windows
@@ -21,9 +22,9 @@ class WindowLayer(nn.Module):
 
     def __init__(self, width: int, heads: int, window: int, shift: int, expansion: int) -> None:
         super().__init__()
-        self.first_norm = nn.LayerNorm(width)
+        self.first_norm = PixelNorm(width)
         self.attention = WindowAttention(width, heads, window, shift)
-        self.second_norm = nn.LayerNorm(width)
+        self.second_norm = PixelNorm(width)
         self.feed_forward = FeedForward(width, expansion)
 
     def forward(self, x: Tensor) -> Tensor:
