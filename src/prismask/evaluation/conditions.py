@@ -22,8 +22,7 @@ from prismask.evaluation.cells import Cell
 from prismask.models.inputs import network_scale
 from prismask.optics.camera import CASSI
 from prismask.optics.faults import Blur, Compose, Fault, Gain, Noise, Rotation, Shift
-from prismask.optics.randomness import normal, seeded
-from prismask.training.batches import seed_of
+from prismask.optics.randomness import normal, seed_of, seeded
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from prismask.errors import ConfigError, OverlapError, ShapeError
 from prismask.evaluation.splits import PROTOCOLS, SINGLE, EvaluationSplit
 from prismask.optics.mask_sets import MaskSet, check_disjoint
 from prismask.optics.masks import MaskRegion
-from prismask.training.batches import seed_of
+from prismask.optics.randomness import seed_of
 
 GROUP_TEXTS = {
     SINGLE: "the single mask",

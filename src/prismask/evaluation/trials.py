@@ -26,7 +26,7 @@ from prismask.evaluation.metrics import score
 from prismask.evaluation.protocol import Group
 from prismask.evaluation.scene_set import SceneSet
 from prismask.optics.camera import CASSI
-from prismask.training.batches import seed_of
+from prismask.optics.randomness import seed_of
 
 BATCH = 10
 """Scenes that go through a model at once: the ten of the field's test set."""

@@ -1,4 +1,4 @@
-"""Random numbers that one `torch.Generator` reproduces, wherever the data lives.
+"""Random numbers that a seed reproduces, wherever the data lives.
 
 Numbers are drawn on the generator's device and moved to the data's. A generator on the CPU gives
 the same numbers for data on any device; a generator on the data's device avoids the transfer,
@@ -7,6 +7,7 @@ which is what a training step wants.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import torch
@@ -38,3 +39,9 @@ def poisson(rate: Tensor, generator: torch.Generator | None) -> Tensor:
     """Poisson counts with the given rates, same shape, dtype and device as `rate`."""
     source = rate.device if generator is None else generator.device
     return torch.poisson(rate.to(source), generator=generator).to(rate.device)
+
+
+def seed_of(*parts: object) -> int:
+    """A 63-bit seed from any words and numbers; stable over machines and versions."""
+    digest = hashlib.sha256("/".join(str(part) for part in parts).encode()).digest()
+    return int.from_bytes(digest[:8], "little") >> 1

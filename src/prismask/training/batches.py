@@ -7,7 +7,6 @@ the whole batch and takes its part of it.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import torch
@@ -15,10 +14,11 @@ from torch import Tensor
 
 from prismask.models.inputs import network_scale
 from prismask.optics.camera import CASSI
+from prismask.optics.randomness import seed_of
 from prismask.training.config import DataConfig
 from prismask.training.crops import CropPlan, SceneBank, draw_plan, to_device
+from prismask.training.cubes import CubeMaker
 from prismask.training.masks import MaskSource
-from prismask.training.repaint import NUMBERS, repaint
 
 TEXTURE = 0.007
 """Most that the noise estimate reads too much, of the measurement's rms value (`optics.noise`)."""
@@ -38,12 +38,6 @@ class Batch:
     """What a network is told about the noise, `(B,)`: as far off as an estimate would be."""
 
 
-def seed_of(*parts: object) -> int:
-    """A 63-bit seed from any words and numbers; stable over machines and versions."""
-    digest = hashlib.sha256("/".join(str(part) for part in parts).encode()).digest()
-    return int.from_bytes(digest[:8], "little") >> 1
-
-
 class BatchMaker:
     """Makes the batches of one scene set."""
 
@@ -58,6 +52,7 @@ class BatchMaker:
         part: slice,
     ) -> None:
         self.scenes = scenes
+        self.cubes = CubeMaker(scenes, config, seed, count, part)
         self.masks = masks
         self.camera = camera
         self.config = config
@@ -77,7 +72,7 @@ class BatchMaker:
     @torch.no_grad()
     def make(self, step: int) -> Batch:
         """This process's part of the batch of step `step`."""
-        cube = self._repainted(self.scenes.cut(self.plan(step).slice(self.part)), step)
+        cube = self.cubes.make(self.plan(step), step)
         self._device.manual_seed(seed_of(self.seed, "masks", step))
         mask = self.masks.draw(self.count, self._host, self._device)
         known = self._known(mask, step)
@@ -98,13 +93,6 @@ class BatchMaker:
         return self.masks.calibrated(
             mask, self._beside.manual_seed(seed_of(self.seed, "calibration", step))
         )
-
-    def _repainted(self, cube: Tensor, step: int) -> Tensor:
-        if self.config.repaint <= 0:
-            return cube
-        numbers = torch.Generator().manual_seed(seed_of(self.seed, "paint", step))
-        drawn = torch.randn(self.count, *NUMBERS, generator=numbers)[self.part]
-        return repaint(cube, drawn * self.config.repaint)
 
     def _noise_std(self, device: torch.device) -> Tensor | None:
         """σ of each measurement's noise `(B,)`; None: there is none."""

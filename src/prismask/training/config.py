@@ -43,6 +43,10 @@ class DataConfig:
     spectral_gain: float = 0.0
     """How strongly a random lamp recolours each crop: the spread of a smooth logarithmic gain
     over the bands (0.2: about ±35 % at the ends)."""
+    collage: float = 0.0
+    """Share of crops that are joined from two along natural shapes (training/collage.py)."""
+    warp: float = 0.0
+    """Share of crops whose spectrum is shifted, stretched or reversed (training/spectra.py)."""
     repaint: float = 0.0
     """How strongly two random lamps, mixed pixel by pixel, recolour each crop: new materials from
     known scenes (training/repaint.py)."""

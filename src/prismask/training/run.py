@@ -13,7 +13,8 @@ import torch
 
 from prismask.errors import OutputExistsError
 from prismask.models.devices import choose_device
-from prismask.training.batches import BatchMaker, seed_of
+from prismask.optics.randomness import seed_of
+from prismask.training.batches import BatchMaker
 from prismask.training.checkpoint import load_checkpoint
 from prismask.training.config import TrainConfig, to_toml
 from prismask.training.distributed import World, join_world, leave_world

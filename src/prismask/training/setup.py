@@ -19,9 +19,9 @@ from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.mask_sets import check_disjoint
 from prismask.optics.masks import MaskRegion
+from prismask.optics.randomness import seed_of
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
 from prismask.scenes.records import array_hash
-from prismask.training.batches import seed_of
 from prismask.training.config import TrainConfig
 from prismask.training.crops import SceneBank
 from prismask.training.masks import MaskSource

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from torch.optim import Adam
 
 from prismask.models.network import Reconstructor
+from prismask.optics.randomness import seed_of
 from prismask.training.adversary import Adversary
-from prismask.training.batches import seed_of
 from prismask.training.config import TrainConfig
 from prismask.training.schedule import Phase
 

@@ -115,10 +115,10 @@ def test_too_small_scenes_are_refused() -> None:
         MaskSource(torch.rand(8, 8), None, (9, 8), MaskConfig())
 
 
-def maker(part: slice, **options: object) -> BatchMaker:
+def maker(part: slice, changes: dict[str, float] | None = None, **options: object) -> BatchMaker:
     camera = CASSI.from_step(4)
     masks = MaskConfig(**options)  # type: ignore[arg-type]  # only tests pass them on by name
-    data = DataConfig(crop=8, noise_std=(0.0, 0.05))
+    data = DataConfig(crop=8, noise_std=(0.0, 0.05), **(changes or {}))  # type: ignore[arg-type]
     source = MaskSource(torch.rand(12, 14, generator=torch.Generator().manual_seed(1)), None, (8, 8), masks)  # fmt: skip # noqa: E501
     return BatchMaker(SceneBank(scenes(), 8, 1.0), source, camera, data, 7, 6, part)
 
@@ -156,3 +156,23 @@ def test_parts_make_up_the_whole(per: str) -> None:
     assert torch.equal(torch.cat([p.measurement for p in parts]), whole.measurement)
     shown = torch.cat([p.mask for p in parts]) if per == "sample" else parts[1].mask
     assert torch.equal(shown, whole.mask)
+
+
+CHANGES = {"collage": 0.5, "warp": 0.5, "repaint": 0.3}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_of_the_cubes_leaves_everything_else(name: str) -> None:
+    plain = maker(slice(0, 6), per="sample").make(2)
+    changed = maker(slice(0, 6), {name: CHANGES[name]}, per="sample").make(2)
+    assert not torch.equal(plain.cube, changed.cube)
+    assert torch.equal(plain.mask, changed.mask)
+    camera = CASSI.from_step(4)
+    noises = [b.measurement - camera.forward(b.cube, b.mask) for b in (plain, changed)]
+    torch.testing.assert_close(noises[0], noises[1], atol=1e-5, rtol=0)
+
+
+def test_changed_parts_make_up_the_whole() -> None:
+    whole = maker(slice(0, 6), CHANGES).make(2)
+    parts = [maker(slice(s, s + 3), CHANGES).make(2) for s in (0, 3)]
+    torch.testing.assert_close(torch.cat([p.cube for p in parts]), whole.cube)

@@ -25,8 +25,7 @@ from prismask.evaluation.metrics import score
 from prismask.evaluation.protocol import Group
 from prismask.evaluation.trials import Workload, check_estimate, exact_convolutions
 from prismask.models.fast import FastReconstructor
-from prismask.optics.randomness import seeded
-from prismask.training.batches import seed_of
+from prismask.optics.randomness import seed_of, seeded
 
 SOURCES: dict[str, str] = {
     "masks": "spread over masks",
