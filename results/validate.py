@@ -4,8 +4,9 @@
 
 Of a run folder the (averaged) weights of its checkpoint.safetensors are taken: the end of the run,
 whatever was thought of it on the way. Weights are named by their file or, if they ship, by name; a
-solver by its name. `--enlarge 2` shows scenes twice as large (what the paper trains on), and
-`--mirror` asks networks that can both ways round.
+solver by its name. `--enlarge 2` shows scenes twice as large (what the paper trains on), `--mirror`
+asks networks that can both ways round, and `--scenes train` shows what they were trained on: by how
+much more they beat a solver there than on other scenes, they know by heart.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("names", nargs="+", help="run folders, weights or solvers")
     parser.add_argument("--data", default="", help="the data folder (see PRISMASK_DATA)")
     parser.add_argument("--noise", type=float, default=0.0, help="σ of one more group of masks")
+    parser.add_argument("--scenes", choices=("validation", "train"), default="validation")
     parser.add_argument("--enlarge", type=float, default=1.0, help="how much larger scenes are")
     parser.add_argument("--mirror", action="store_true", help="ask both ways round")
     parser.add_argument("--json", type=Path)
@@ -77,7 +79,8 @@ def validate(name: str, given: argparse.Namespace) -> dict[str, float]:
 def validation(config: TrainConfig, given: argparse.Namespace) -> Callable[[Any], dict[str, float]]:
     """What the training of `config` would be validated by."""
     prepared = prepare(config, DEVICE)
-    scenes = prepared.validation_scenes
+    on_training = given.scenes == "train"
+    scenes = prepared.train_scenes if on_training else prepared.validation_scenes
     if given.enlarge != 1:
         scenes = F.interpolate(scenes, scale_factor=given.enlarge, mode="bilinear")
         # The middle alone: averaged 2×2 the whole would be the scene as it was.

@@ -12,9 +12,6 @@ from prismask.checks import choose
 from prismask.models.fused import ALIGNMENT, conv_aligned, conv_then_relu
 from prismask.models.srn import conv3x3
 
-FEW_CHANNELS = 256
-"""Up to here PyTorch's layer norm leaves most of a GPU idle."""
-
 
 class ConvReLU(nn.Module):
     """ReLU(CONV(x)) with a 3×3 convolution, in one kernel where its channels allow it."""
@@ -37,38 +34,13 @@ def conv_relus(channels_in: int, channels_out: int, count: int) -> nn.Sequential
     return nn.Sequential(*(ConvReLU(before, after) for before, after in pairwise(widths)))
 
 
-class PixelNorm(nn.LayerNorm):
-    """Layer norm over the last axis, the channels of each pixel of `(B, H, W, C)`.
+class ChannelNorm(nn.LayerNorm):
+    """Layer norm over the channels of each pixel, of `(B, C, H, W)`.
 
     It sees neither the batch nor the frame: parts of a batch on several processes, averaged
     weights and tiles of a frame all give what the whole gives. PyTorch computes it in float32
-    under autocast and with float32 sums otherwise. Its CUDA kernel spends a block of threads on
-    every pixel, of which a few tens of channels keep two or three busy; written out, the same is
-    several times faster where no compiler does that and no gradient has to be kept.
+    under autocast and with float32 sums otherwise.
     """
-
-    def __init__(self, channels: int) -> None:
-        super().__init__(channels)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """`(…, C)` → the same."""
-        by_hand = x.is_cuda and not torch.is_grad_enabled() and x.shape[-1] <= FEW_CHANNELS
-        if by_hand and not torch.compiler.is_compiling():
-            return written_out_norm(x, self.weight, self.bias, self.eps)
-        return super().forward(x)
-
-
-def written_out_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
-    """`weight · (x − mean) / sqrt(variance + eps) + bias` over the last axis."""
-    centred = x - x.mean(-1, keepdim=True)
-    exact = torch.promote_types(x.dtype, torch.float32)
-    length = torch.linalg.vector_norm(centred, dim=-1, keepdim=True, dtype=exact)
-    scale = torch.rsqrt(length.square() / x.shape[-1] + eps).to(x.dtype)
-    return torch.addcmul(bias, centred * scale, weight)
-
-
-class ChannelNorm(PixelNorm):
-    """The same of `(B, C, H, W)`."""
 
     def forward(self, x: Tensor) -> Tensor:
         """`(B, C, H, W)` → the same."""

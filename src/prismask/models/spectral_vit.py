@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prismask.errors import ConfigError
-from prismask.models.layers import PixelNorm, attend_few
+from prismask.models.layers import attend_few
 from prismask.models.registry import register
 from prismask.models.trunk import FeedForward, Trunk
 
@@ -68,7 +68,7 @@ class ChannelLayer(nn.Module):
         self.parts = nn.ModuleList(
             (ChannelAttention(width, heads), Neighbours(width), FeedForward(width, expansion))
         )
-        self.norms = nn.ModuleList(PixelNorm(width) for _ in self.parts)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in self.parts)
 
     def forward(self, x: Tensor) -> Tensor:
         """`(B, H, W, C)` → the same."""

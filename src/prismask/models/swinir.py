@@ -11,7 +11,6 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from prismask.errors import ConfigError
-from prismask.models.layers import PixelNorm
 from prismask.models.registry import register
 from prismask.models.trunk import FeedForward, Trunk
 from prismask.models.windows import WindowAttention, pad_to_windows
@@ -22,9 +21,9 @@ class WindowLayer(nn.Module):
 
     def __init__(self, width: int, heads: int, window: int, shift: int, expansion: int) -> None:
         super().__init__()
-        self.first_norm = PixelNorm(width)
+        self.first_norm = nn.LayerNorm(width)
         self.attention = WindowAttention(width, heads, window, shift)
-        self.second_norm = PixelNorm(width)
+        self.second_norm = nn.LayerNorm(width)
         self.feed_forward = FeedForward(width, expansion)
 
     def forward(self, x: Tensor) -> Tensor:

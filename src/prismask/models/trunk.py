@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from prismask.models.fused import conv_aligned
-from prismask.models.layers import PixelNorm
 from prismask.models.srn import conv3x3
 
 
@@ -49,7 +48,7 @@ class Trunk(nn.Module):
         self.groups = nn.Sequential(
             *(Group(width, [make_layer(number) for number in range(layers)]) for _ in range(groups))
         )
-        self.norm = PixelNorm(width)
+        self.norm = nn.LayerNorm(width)
         self.after_body = conv3x3(width, width)
         self.tail = conv3x3(width, bands)
 

@@ -30,7 +30,6 @@ from torch.nn import functional as F
 
 from prismask.models import fused
 from prismask.models.fast import FastReconstructor
-from prismask.models.layers import PixelNorm
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
@@ -200,32 +199,6 @@ def test_padded_channels_change_nothing() -> None:
     conv = nn.Conv2d(5, 11, 3, padding=1).to(DEVICE, torch.float16)
     x = torch.rand(2, 5, 19, 23, device=DEVICE, dtype=torch.float16)
     assert distance(fused.conv_aligned(conv, x), conv(x)) < 2e-3
-
-
-def test_the_layer_norm_of_few_channels_is_pytorchs_and_faster() -> None:
-    norm = PixelNorm(60).to(DEVICE, torch.float16).requires_grad_(False)
-    norm.weight.copy_(torch.rand(60) + 0.5)
-    norm.bias.copy_(torch.rand(60))
-    x = torch.randn(4, 256, 256, 60, device=DEVICE, dtype=torch.float16)
-    with torch.inference_mode():
-        ours = norm(x)
-        theirs = nn.LayerNorm.forward(norm, x)
-        assert (ours - theirs).abs().max() < 0.01
-        taken = [_seconds(lambda: norm(x)), _seconds(lambda: nn.LayerNorm.forward(norm, x))]
-    print(f"layer norm: ours {taken[0] * 1e3:.3f} ms, PyTorch's {taken[1] * 1e3:.3f} ms")
-    assert taken[0] < taken[1]
-
-
-def _seconds(call: Callable[[], Any]) -> float:
-    """The fastest of five calls."""
-    taken = []
-    for _ in range(5):
-        torch.cuda.synchronize()
-        started = time.perf_counter()
-        call()
-        torch.cuda.synchronize()
-        taken.append(time.perf_counter() - started)
-    return min(taken)
 
 
 def test_fewer_bits_cost_less_than_a_tenth_of_a_decibel() -> None:
