@@ -160,3 +160,15 @@ def test_the_interval_travels_with_the_weights(model: Reconstructor, tmp_path: P
     spoilt.record["interval"]["single"]["bands"] = [0.0]
     with pytest.raises(WeightsError, match="Calibrate again"):
         reconstruct(*_shot(truth, mask), CAMERA, model=spoilt)
+
+
+def test_a_network_that_learns_the_scene_is_closer_to_it(model: Reconstructor) -> None:
+    plain, taught = [], []
+    for truth, mask in zip(scenes(range(200, 204)), masks(4, seed=9), strict=True):
+        shot = _shot(truth, mask)
+        plain.append(_rmse(reconstruct(*shot, CAMERA, model=model), truth))
+        cube = reconstruct(*shot, CAMERA, model=model, adapt=60)
+        taught.append(_rmse(cube, truth))
+        assert cube.attrs["adapted_steps"] == 60
+        assert any("learned this scene" in text for text in cube.attrs["findings"])
+    assert all(after < before for after, before in zip(taught, plain, strict=True))

@@ -108,8 +108,10 @@ def test_from_upload_to_download(browser: Any, tmp_path: Path, shots: Path) -> N
         page.wait_for_selector("#how option", state="attached")
         assert page.input_value("#how") == "model:srn-looks.m2m", "the default of reconstruct"
         assert page.is_visible("#align")
+        assert page.is_visible("#adapt")
         page.select_option("#how", "method:gap-tv")
         assert page.is_visible("#align"), "solvers ask the default network"
+        assert not page.is_visible("#adapt"), "solvers learn nothing"
         page.fill("#iterations", "200")
         page.screenshot(path=shots / "upload.png", full_page=True)
         page.click("#go")

@@ -58,6 +58,10 @@ class MethodOptions:
     """Move the mask by fractions of a pixel to where the snapshot says it lies; takes some fifty
     runs of a network, for solvers the default one."""
 
+    adapt: int = 0
+    """Steps in which the network first learns the scene from its own cube, such as 60: minutes on
+    a CPU, seconds on a GPU, whatever the size of the frame."""
+
     def settings(self) -> Settings:
         """As the library takes them."""
         from prismask.inference.settings import Settings
@@ -69,6 +73,7 @@ class MethodOptions:
         return Settings(
             method, self.model, self.samples, self.level, self.seed, self.device, self.precision,
             self.tile, self.noise_std, self.dark, self.check_mask, options, self.align,
+            self.adapt,
         )  # fmt: skip
 
 

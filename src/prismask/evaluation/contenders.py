@@ -3,6 +3,7 @@
 A contender is named as
 
     srn-looks.m2m                     weights that come with the package
+    srn-looks.m2m:adapt=60            the same, learning every scene first for 60 steps
     runs/mine/weights.safetensors     a weights file, or the run folder that holds one
     srn  or  srn:mask_posterior=gst   a network with fresh, seeded weights
     gap-tv  or  gap-tv:iterations=30  a solver
@@ -80,14 +81,20 @@ class Contender:
     """What makes it the same contender in a later run: a hash or its options."""
     record: Mapping[str, Any]
     """The record of a weights file; empty otherwise."""
+    adapt: int = 0
+    """Steps in which a network learns each scene before it gives its cube."""
 
     def build(self, device: torch.device, half: bool = False) -> Method:
         """The method on `device`, networks in half precision if so asked."""
-        from prismask.models.fast import FastReconstructor
+        from prismask.inference.adapting import Adapting
+        from prismask.models.fast import FastReconstructor, Precision
         from prismask.models.network import Reconstructor
 
         if isinstance(self.model, Reconstructor):
-            return FastReconstructor(self.model, device, "half" if half else "float32")
+            precision: Precision = "half" if half else "float32"
+            if self.adapt:
+                return Adapting(self.model, device, precision, self.adapt)
+            return FastReconstructor(self.model, device, precision)
         if isinstance(self.model, nn.Module):
             # A copy: the caller's network stays where it is.
             return copy.deepcopy(self.model).to(device).eval()
@@ -144,9 +151,11 @@ def read_entries(models: Models) -> list[Entry]:
 
 def build_contender(entry: Entry, bands: int, seed: int) -> Contender:
     """Load or make the contender; fresh networks get `bands` bands and seeded weights."""
+    adapt = 0
     if entry.kind == "weights":
         model: Any = load_weights(entry.what)
-        identity = str(entry.record["sha256"])
+        adapt = int(entry.options.get("adapt", 0))
+        identity = str(entry.record["sha256"]) + (f", learning for {adapt} steps" if adapt else "")
     elif entry.kind == "untrained":
         model = create_model(entry.what, bands=bands, seed=seed, **entry.options).eval()
         identity = tensors_hash(model.state_dict())
@@ -155,7 +164,7 @@ def build_contender(entry: Entry, bands: int, seed: int) -> Contender:
         identity = repr(model)
     else:
         model, identity = entry.what, getattr(entry.what, "__qualname__", type(entry.what).__name__)
-    return Contender(entry.label, entry.kind, model, identity, entry.record)
+    return Contender(entry.label, entry.kind, model, identity, entry.record, adapt)
 
 
 def _split_label(model: str | Path) -> tuple[str | None, Any]:
@@ -176,6 +185,9 @@ def _entry(model: Any, label: str | None) -> Entry:
         options = _options(options_text, str(model))
         return Entry(label or f"{model} (untrained)", "untrained", name, options)
     ours = {one.name: one.path for one in shipped()}
+    # A file may have a colon in its name; what is there is what is meant.
+    path = path if path.exists() else Path(name)
+    options = {} if path == Path(model) else _options(options_text, str(model))
     if name in ours:
         path = ours[name]
     elif path.is_dir():
@@ -187,7 +199,17 @@ def _entry(model: Any, label: str | None) -> Entry:
             f"Names: {', '.join(known)}; a weights file ends in .safetensors."
         )
     record = read_record(path)
-    return Entry(label or str(record.get("name") or path.stem), "weights", path, {}, record)
+    _check_adapt(options, str(model))
+    called = str(record.get("name") or path.stem) + (f":{options_text}" if options else "")
+    return Entry(label or called, "weights", path, options, record)
+
+
+def _check_adapt(options: Mapping[str, Any], model: str) -> None:
+    steps = options.get("adapt", 0)
+    if set(options) - {"adapt"} or type(steps) is not int or steps < 0:
+        raise ConfigError(
+            f"{model}: trained weights take one option, adapt=STEPS: how long they learn a scene."
+        )
 
 
 def _options(text: str, model: str) -> dict[str, Any]:

@@ -61,6 +61,10 @@ class Engine:
         self._fast = FastReconstructor(model, device, precision)
         self._exact: FastReconstructor | None = None
 
+    def with_model(self, model: Reconstructor) -> Engine:
+        """The same for other weights."""
+        return Engine(model, self.device, self.precision, self.tiling)
+
     @property
     def bands(self) -> int:
         """Bands of the network."""

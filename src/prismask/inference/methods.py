@@ -17,6 +17,7 @@ from prismask.inference.bands import NOTICEABLE, BandAdapter
 from prismask.inference.checks import TYPICAL_LEVEL, Finding, network_gain
 from prismask.inference.engine import Engine, Estimate
 from prismask.inference.intervals import Interval, band_features, residual_planes
+from prismask.inference.learned import Learned, learn
 from prismask.inference.settings import Settings
 from prismask.inference.strips import project, throughput
 from prismask.optics.camera import CASSI
@@ -169,7 +170,13 @@ class NetworkMethod:
         self._check_samples(settings)
         seen, interval = self.view(snapshot), self.interval(settings)
         tails = ((1 - settings.level) / 2, (1 + settings.level) / 2)
-        estimate = self.engine.run(
+        learned = Learned(self.engine)
+        if settings.adapt:
+            learned = learn(
+                self.engine, seen.signal, seen.mask, seen.camera, seen.noise_std,
+                settings.adapt, settings.seed, progress,
+            )  # fmt: skip
+        estimate = learned.engine.run(
             seen.signal,
             seen.mask,
             seen.camera,
@@ -190,7 +197,8 @@ class NetworkMethod:
         values, std, lower, upper = parts
         assert values is not None
         attrs = self._attrs(settings, seen.gain, seen.adapter, estimate, interval)
-        findings = (*_scale_findings(seen.gain), *_band_findings(seen.adapter))
+        attrs |= learned.attrs
+        findings = (*_scale_findings(seen.gain), *_band_findings(seen.adapter), *learned.findings)
         return Outcome(values, std, lower, upper, attrs, findings)
 
     def _check_samples(self, settings: Settings) -> None:

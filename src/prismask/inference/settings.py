@@ -41,6 +41,8 @@ class Settings:
     """Options of the solver."""
     align: bool = False
     """Whether a network first finds out where the mask really lies (`inference.alignment`)."""
+    adapt: int = 0
+    """Steps in which the network learns the scene from its own cube (`inference.adapting`)."""
 
     def __post_init__(self) -> None:
         if self.method is not None and self.model is not None:
@@ -53,6 +55,10 @@ class Settings:
             raise ConfigError(f"samples is {self.samples}; 0 is a single pass, a spread needs 2.")
         if not 0 < self.level < 1:
             raise ConfigError(f"level is {self.level:g}; a coverage lies between 0 and 1.")
+        if self.adapt < 0:
+            raise ConfigError(f"adapt is {self.adapt} steps; 0 leaves the network as it is.")
+        if self.adapt and self.method is not None:
+            raise ConfigError(f"{self.method} has no network that could learn: leave adapt out.")
         if self.noise_std is not None and not self.noise_std >= 0:
             raise ConfigError(f"noise_std is {self.noise_std:g}; a noise is 0 or more.")
 
@@ -72,5 +78,7 @@ class Settings:
             "align": self.align,
             "options": [list(pair) for pair in self.options],
         }
+        if self.adapt:
+            chosen["adapt"] = self.adapt
         text = json.dumps({**chosen, **facts}, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -72,6 +72,7 @@ def reconstruct(
     dark: float | None = None,
     registration: bool = True,
     align: bool = False,
+    adapt: int = 0,
     progress: Progress | None = None,
     **options: Any,
 ) -> Cube:
@@ -92,6 +93,8 @@ def reconstruct(
     align: whether to move the mask by fractions of a pixel to where the snapshot says it lies; a
         network has to be run some fifty times on part of the frame for it: the one that
         reconstructs, or for a solver the default one.
+    adapt: steps in which the network first learns the scene from its own cube; about a hundred are
+        worth their time, which does not grow with the frame.
     options: of the solver, such as `iterations`.
 
     The cube is in the scene's units: a scale noted in the measurement is divided out. What was
@@ -100,7 +103,8 @@ def reconstruct(
     network = model if isinstance(model, Reconstructor) else None
     name = None if network is not None or model is None else str(model)
     settings = Settings(method, name, samples, level, seed, device, precision, tile, noise_std,
-                        dark, registration, tuple(sorted(options.items())), align)  # fmt: skip
+                        dark, registration, tuple(sorted(options.items())), align,
+                        adapt)  # fmt: skip
     if not isinstance(measurement, Measurement):
         measurement = load_measurement(measurement)
     if not isinstance(mask, Mask):

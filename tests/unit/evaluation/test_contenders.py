@@ -44,6 +44,32 @@ def test_weights_that_ship_are_known_by_name() -> None:
         read_entries("srn-look.m2m")
 
 
+def test_weights_that_learn_each_scene(tmp_path: Path) -> None:
+    file = weights(tmp_path / "weights.safetensors", name="mine")
+    plain, taught, named = read_entries([str(file), f"{file}:adapt=4", f"b={tmp_path}:adapt=2"])
+    assert (plain.label, taught.label, named.label) == ("mine", "mine:adapt=4", "b")
+    made = [build_contender(entry, BANDS, 0) for entry in (plain, taught)]
+    assert made[0].identity != made[1].identity
+    mask = torch.rand(1, 1, 16, 16, generator=torch.Generator().manual_seed(1))
+    scenes = torch.rand(2, BANDS, 16, 16, generator=torch.Generator().manual_seed(2))
+    measurement = CAMERA.forward(scenes, mask)
+    before, after = (
+        contender.build(torch.device("cpu"))(measurement, mask, CAMERA) for contender in made
+    )
+    assert after.shape == before.shape
+    assert not torch.equal(after[0], before[0])
+    # Each snapshot is learned by itself: beside another one it gives what it gives alone.
+    alone = made[1].build(torch.device("cpu"))(measurement[1:], mask, CAMERA)
+    torch.testing.assert_close(after[1:], alone)
+
+
+@pytest.mark.parametrize("options", ["adapt=x", "adapt=-1", "adapt=2.5", "iterations=3", "adapt"])
+def test_trained_weights_take_no_other_option(tmp_path: Path, options: str) -> None:
+    file = weights(tmp_path / "weights.safetensors")
+    with pytest.raises(ConfigError, match=r"adapt=STEPS|no option"):
+        read_entries(f"{file}:{options}")
+
+
 def test_fresh_networks_are_seeded() -> None:
     (entry,) = read_entries("srn:width=8,blocks=1")
     one, same, other = (build_contender(entry, BANDS, seed) for seed in (0, 0, 1))

@@ -19,7 +19,7 @@ from prismask.apps.web.work import MASK, SNAPSHOT, Order
 from prismask.checks import choose
 from prismask.errors import ConfigError
 
-MOST_SAMPLES, MOST_ITERATIONS, MOST_BANDS = 256, 5000, 1024
+MOST_SAMPLES, MOST_ITERATIONS, MOST_BANDS, MOST_STEPS = 256, 5000, 1024, 500
 
 router = APIRouter(prefix="/api", tags=["jobs"])
 
@@ -31,6 +31,9 @@ async def order_of(
     samples: Annotated[int, Form(ge=0, le=MOST_SAMPLES)] = 0,
     iterations: Annotated[int | None, Form(ge=1, le=MOST_ITERATIONS)] = None,
     align: Annotated[bool, Form(description="let a network find the mask's place")] = False,
+    adapt: Annotated[
+        int, Form(ge=0, le=MOST_STEPS, description="steps in which a network learns the scene")
+    ] = 0,
     level: Annotated[float, Form(gt=0, lt=1)] = 0.9,
     seed: Annotated[int, Form(ge=0, lt=2**31)] = 0,
     bands: Annotated[int | None, Form(ge=1, le=MOST_BANDS)] = None,
@@ -46,7 +49,7 @@ async def order_of(
     path = None if model is None else choices.models[choose(model, choices.models, "model")]
     order = Order(
         method, path, samples, iterations, level, seed, bands, step, _numbers(wavelengths),
-        choices.device, align,
+        choices.device, align, adapt,
     )  # fmt: skip
     order.settings()
     return order

@@ -33,6 +33,7 @@ class Order:
     wavelengths: tuple[float, ...] | None = None
     device: str = "auto"
     align: bool = False
+    adapt: int = 0
 
     def settings(self) -> Settings:
         """As the library takes them; options that contradict each other raise."""
@@ -42,7 +43,7 @@ class Order:
         model = None if self.model is None else str(self.model)
         return Settings(
             self.method, model, self.samples, self.level, self.seed, self.device, options=options,
-            align=self.align,
+            align=self.align, adapt=self.adapt,
         )  # fmt: skip
 
 

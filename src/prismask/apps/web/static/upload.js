@@ -38,7 +38,7 @@ async function offer() {
 
 function showOptions() {
   const isModel = byId("how").value.startsWith("model:");
-  byId("samples-field").hidden = !isModel;
+  for (const field of ["samples", "adapt"]) byId(`${field}-field`).hidden = !isModel;
   byId("iterations-field").hidden = isModel;
 }
 
@@ -46,7 +46,8 @@ function order() {
   const data = new FormData();
   const [kind, name] = byId("how").value.split(/:(.*)/s);
   data.append(kind, name);
-  const fields = ["bands", "step", "wavelengths", kind === "model" ? "samples" : "iterations"];
+  const own = kind === "model" ? ["samples", "adapt"] : ["iterations"];
+  const fields = ["bands", "step", "wavelengths", ...own];
   for (const field of fields) if (byId(field).value.trim() !== "") data.append(field, byId(field).value);
   if (byId("align").checked) data.append("align", "true");
   for (const field of ["snapshot", "mask"]) data.append(field, byId(field).files[0]);
