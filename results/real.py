@@ -58,6 +58,7 @@ def main() -> None:
         for method in options.methods:
             cube = reconstructed(path, folder, method, options)
             name = f"{path.stem}.{method}" + (", aligned" if "mask_place" in cube.attrs else "")
+            name += ", learned" if "adapted_steps" in cube.attrs else ""
             np.savez_compressed(kept / f"{name}.npz", picture=picture(cube))
             told = {key: cube.attrs[key] for key in TOLD if key in cube.attrs}
             (kept / f"{name}.json").write_text(json.dumps(told, default=str))
@@ -71,6 +72,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--snapshots", default="", help="how their names begin [all]")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--align", action="store_true", help="find the mask's place first")
+    parser.add_argument("--adapt", type=int, default=0, help="steps to learn the scene first")
     parser.add_argument("--out", type=Path, default=HERE)
     parser.add_argument("--sheet", action="store_true", help="draw what was kept")
     return parser.parse_args()
@@ -86,7 +88,7 @@ def reconstructed(path: Path, folder: Path, method: str, options: argparse.Names
     return reconstruct(
         load_measurement(path), load_mask(folder / "masks" / f"{mask}.mat"),
         CASSI.from_step(bands), wavelengths=wavelengths, device=options.device,
-        align=options.align, **chosen,
+        align=options.align, adapt=options.adapt, **chosen,
     )  # fmt: skip
 
 

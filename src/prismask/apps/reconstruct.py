@@ -59,8 +59,8 @@ class MethodOptions:
     runs of a network, for solvers the default one."""
 
     adapt: int = 0
-    """Steps in which the network first learns the scene from its own cube, such as 60: minutes on
-    a CPU, seconds on a GPU, whatever the size of the frame."""
+    """Steps in which the network first learns the scene from its own cube; 60 take a minute on two
+    CPU cores, whatever the size of the frame."""
 
     def settings(self) -> Settings:
         """As the library takes them."""
