@@ -35,11 +35,12 @@ class Doing:
 
     def wait(self, part: Path) -> None:
         """Long work that clears away what it left half done."""
-        part.touch()
         try:
+            part.touch()
             time.sleep(120)
         finally:
-            part.unlink()
+            # Inside, and perhaps not there yet: whoever sees the file may interrupt at once.
+            part.unlink(missing_ok=True)
 
 
 def number_of(result: str | None) -> str:
