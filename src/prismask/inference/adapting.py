@@ -36,6 +36,9 @@ PIECE = 96
 """Height and width of the pieces, or of the frame where that is smaller."""
 PIECES = 2
 """Pieces a step."""
+CHOICES = 4
+"""Places that are looked at for each; the one where most is to be seen is taken, because a frame
+that is mostly dark would teach the network the dark."""
 RATE = 5e-5
 """Learning rate at its highest: it rises over the first steps and falls to zero at the last."""
 RISE = 10
@@ -148,8 +151,12 @@ def _pieces(
         top, left = drawn(whole.shape[-2] - height), drawn(whole.shape[-1] - width)
         return whole[..., top : top + height, left : left + width]
 
+    def piece_with_something() -> Tensor:
+        offered = [piece(cube, *size) for _ in range(CHOICES)]
+        return max(offered, key=lambda one: float(one.std((-2, -1)).mean()))
+
     while True:
-        truth = torch.stack([piece(cube, *size) for _ in range(PIECES)])
+        truth = torch.stack([piece_with_something() for _ in range(PIECES)])
         truth = torch.rot90(truth.flip(-2) if drawn(1) else truth, drawn(3), (-2, -1))
         code = piece(mask, *code_size)
         snapshot = camera.forward(truth, code)
