@@ -7,7 +7,9 @@ features, the camera says what the snapshot has and x̂ does not explain, and th
     h ← h + CONV(Aᵀ (A Aᵀ + ε)⁻¹ (y − A x̂)),    x̂ = CONV(h).
 
 The camera is exact for any mask, so less of it has to be learned. The first convolution starts
-near zero: an SRN given looks computes what it computed before, and its training can go on.
+near zero: an SRN given looks computes what it computed before, and its training can go on. So does
+one that looks twice as often (`halfway`): looks in between come last in the list, the others keep
+their weights.
 
 A snapshot mirrored across the dispersion is the snapshot of the mirrored scene behind the mirrored
 mask. The network does not know that; asked both ways (`mirror`) it is, in the mean, closer to the
@@ -70,19 +72,25 @@ class LookingSRN(SRN):
         width: int = 64,
         blocks: int = 16,
         looks: int = 4,
+        halfway: bool = False,
         start: str = "torch",
         mirror: bool = False,
     ) -> None:
         super().__init__(planes, bands, width, blocks, start)
         self.mirror = mirror
-        if not 1 <= looks <= blocks:
+        most = blocks // 2 if halfway else blocks
+        if not 1 <= looks <= most:
             raise ConfigError(
-                f"{looks} looks do not fit between {blocks} blocks; take 1 to {blocks}."
+                f"{looks} looks{', and as many halfway,' if halfway else ''} do not fit between "
+                f"{blocks} blocks; take 1 to {most}."
             )
         spacing = blocks // looks
         # The last look leaves one block to make use of it.
-        self.places = tuple(blocks - 1 - spacing * (looks - 1 - look) for look in range(looks))
-        self.looks = nn.ModuleList(Look(width, bands) for _ in range(looks))
+        places = [blocks - 1 - spacing * (looks - 1 - look) for look in range(looks)]
+        if halfway:
+            places += [place - spacing // 2 for place in places]
+        self.places = tuple(places)
+        self.looks = nn.ModuleList(Look(width, bands) for _ in self.places)
 
     def forward(  # type: ignore[override]  # a backbone with the camera inside is called with it
         self, x: Tensor, measurement: Tensor, mask: Tensor, camera: CASSI

@@ -82,18 +82,18 @@ def fill_from(model: Reconstructor, path: Path | str) -> None:
     """Put a file's weights into a model that is to be trained on.
 
     The backbones must be the same, but one that sees more may go on from one that sees less: the
-    weights of the new planes start at zero. One that has grown (`Backbone.grows_from`) may go on
-    from what it was: what the file does not know starts afresh. A variance network is taken over
-    where both have one of the same kind, and stays as it is otherwise: with and without one, the
-    backbone is the same.
+    weights of the new planes start at zero. One that can grow (`Backbone.grows_from`) may go on
+    from what it was, or from less of itself: what the file does not know starts afresh. A variance
+    network is taken over where both have one of the same kind, and stays as it is otherwise: with
+    and without one, the backbone is the same.
     """
     path = Path(path)
     record, tensors = _read(path)
     before, now = tuple(record["inputs"]), tuple(model.record["inputs"])
     name = model.record["backbone"]
-    has_grown = record["backbone"] != name and record["backbone"] == backbone(name).grows_from
+    smaller = backbone(name).grows_from
     for key, fits in (
-        ("backbone", has_grown or record["backbone"] == name),
+        ("backbone", record["backbone"] in (name, smaller)),
         ("bands", record["bands"] == model.record["bands"]),
         ("inputs", now[: len(before)] == before),
     ):
@@ -107,7 +107,7 @@ def fill_from(model: Reconstructor, path: Path | str) -> None:
     if record["posterior"].get("kind") != model.record["posterior"].get("kind"):
         tensors = {n: v for n, v in tensors.items() if not n.startswith("posterior.")}
         tensors |= {n: v for n, v in own.items() if n.startswith("posterior.")}
-    if has_grown:
+    if smaller != name:
         tensors = own | tensors
     if before != now:
         tensors = {n: _widened(v, own[n]) if n in own else v for n, v in tensors.items()}

@@ -70,15 +70,31 @@ def test_looks_are_spread_and_leave_a_block_to_use_the_last() -> None:
             LookingSRN(5, 5, 8, blocks=4, looks=looks)
 
 
+def test_more_looks_lie_halfway_and_come_last() -> None:
+    assert LookingSRN(5, 5, 8, halfway=True).places == (3, 7, 11, 15, 1, 5, 9, 13)
+    with pytest.raises(ConfigError, match=r"3 looks, and as many halfway.*4 blocks; take 1 to 2"):
+        LookingSRN(5, 5, 8, blocks=4, looks=3, halfway=True)
+
+
 def test_size() -> None:
     assert count_parameters(create_model("srn-looks")) == 1_380_364
 
 
-def test_srn_grows_into_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("small_name", "less", "more"),
+    [("srn+", {}, {"looks": 2}), ("srn-looks+", {"looks": 2}, {"looks": 2, "halfway": True})],
+)
+def test_it_grows_and_goes_on(
+    tmp_path: Path, small_name: str, less: dict[str, Any], more: dict[str, Any]
+) -> None:
     options = {"bands": 5, "mask_posterior": "gst", "width": 8, "blocks": 4, "start": "torch"}
-    small = create_model("srn+", seed=1, **options)
+    small = create_model(small_name, seed=1, **options, **less)
+    with torch.no_grad():  # as after training: looks that say something
+        for name, value in small.named_parameters():
+            if "tell.weight" in name:
+                value.normal_(std=0.1, generator=torch.Generator().manual_seed(3))
     save_weights(small, tmp_path / "w.safetensors", {}, dtype=torch.float32)
-    grown = create_model("srn-looks+", seed=2, looks=2, **options)
+    grown = create_model("srn-looks+", seed=2, **options, **more)
     fill_from(grown, tmp_path / "w.safetensors")
     _, mask, measurement = snapshot()
     with torch.no_grad():
