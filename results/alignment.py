@@ -25,9 +25,9 @@ from torch import Tensor
 
 from prismask.evaluation.metrics import score
 from prismask.inference.alignment import align_mask
-from prismask.inference.catalogue import load_model
 from prismask.inference.displacement import Place
 from prismask.inference.engine import Engine
+from prismask.models.catalogue import load_model
 from prismask.models.devices import choose_device
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture

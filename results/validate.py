@@ -21,7 +21,7 @@ import torch
 from torch.nn import functional as F
 
 from prismask.evaluation.validation import make_validation, validation_cubes
-from prismask.inference.catalogue import load_model
+from prismask.models.catalogue import load_model
 from prismask.models.fast import FastReconstructor
 from prismask.models.network import Reconstructor
 from prismask.scenes.defaults import SIZE

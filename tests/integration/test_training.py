@@ -17,7 +17,8 @@ import pytest
 import torch
 from tiny_training import tiny_config
 
-from prismask.errors import DivergedError, OutputExistsError, WeightsError
+from prismask.errors import ConfigError, DivergedError, OutputExistsError, WeightsError
+from prismask.models.catalogue import load_model
 from prismask.models.inputs import network_scale
 from prismask.models.weights import load_weights, save_weights
 from prismask.optics.camera import CASSI
@@ -328,6 +329,16 @@ def test_a_run_goes_on_from_another_s_weights(tmp_path: Path) -> None:
     record = json.loads((tmp_path / "second" / "run.json").read_text())
     assert record["started_from"]["name"] == "first"
     assert record["started_from"]["sha256"] == stored.record["sha256"]
+
+
+def test_a_run_goes_on_from_weights_that_ship() -> None:
+    known = load_model("srn-plus.m2m")
+    model = {"backbone": "srn+", "start_from": "srn-plus.m2m", "options": {"start": "torch"}}
+    whole = tiny_config(model=model, camera={"bands": 28})
+    started = build_model(whole, torch.device("cpu"))
+    assert same_weights(started.backbone.state_dict(), known.backbone.state_dict())
+    with pytest.raises(ConfigError, match=r"no weights are called 'srn-plus\.mm'.*srn-plus\.m2m"):
+        build_model(tiny_config(model=model | {"start_from": "srn-plus.mm"}), torch.device("cpu"))
 
 
 def test_weights_to_go_on_from_may_lack_a_variance_network(tmp_path: Path) -> None:

@@ -63,8 +63,8 @@ def calibrate(
         Replace the output if it exists.
     """
     from prismask.inference.calibration import calibrate as fit
-    from prismask.inference.catalogue import load_model
     from prismask.inference.engine import Engine
+    from prismask.models.catalogue import load_model
     from prismask.models.devices import choose_device
     from prismask.scenes.atomic import refuse_existing
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from prismask.apps.terminal import say, table
 
 if TYPE_CHECKING:
-    from prismask.inference.catalogue import Shipped
+    from prismask.models.catalogue import Shipped
 
 
 def models(
@@ -57,7 +57,7 @@ def _solvers() -> list[tuple[str, str]]:
 
 
 def _record(weights: str) -> dict[str, Any]:
-    from prismask.inference.catalogue import find_weights
+    from prismask.models.catalogue import find_weights
     from prismask.models.weights import load_weights
 
     # Loading checks the hash and the architecture; a record alone could promise anything.
@@ -65,7 +65,7 @@ def _record(weights: str) -> dict[str, Any]:
 
 
 def _shipped() -> list[dict[str, Any]]:
-    from prismask.inference.catalogue import shipped
+    from prismask.models.catalogue import shipped
 
     return [_facts(one) for one in shipped()]
 
@@ -88,7 +88,7 @@ def _facts(one: Shipped) -> dict[str, Any]:
 def _backbones() -> list[dict[str, Any]]:
     import torch
 
-    from prismask.inference.catalogue import shipped
+    from prismask.models.catalogue import shipped
     from prismask.models.complexity import count_multiply_adds, count_parameters
     from prismask.models.registry import backbone, create_model, list_models
     from prismask.optics.camera import CASSI

@@ -43,7 +43,7 @@ class SnapshotWork:
 
     def absolute(self) -> SnapshotWork:
         """The same work with every file under a name that does not depend on the folder."""
-        from prismask.inference.catalogue import is_path
+        from prismask.models.catalogue import is_path
 
         model = self.settings.model
         if model is not None and is_path(model):

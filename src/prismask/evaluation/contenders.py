@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from prismask.checks import nearest
 from prismask.errors import ConfigError, DataMissingError
-from prismask.inference.catalogue import shipped
+from prismask.models.catalogue import shipped
 from prismask.models.registry import create_model, list_models
 from prismask.models.weights import load_weights, read_record, tensors_hash
 from prismask.optics.camera import CASSI

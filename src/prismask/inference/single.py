@@ -22,7 +22,6 @@ from prismask.errors import ConfigError, DivergedError
 from prismask.inference import checks
 from prismask.inference.aligned import Aligned, align, straightened
 from prismask.inference.bands import LIMIT
-from prismask.inference.catalogue import default_weights, load_model
 from prismask.inference.checks import Finding
 from prismask.inference.engine import Engine, default_tiling
 from prismask.inference.history import observations, sources
@@ -37,6 +36,7 @@ from prismask.inference.methods import (
 )
 from prismask.inference.selfcheck import Residual, reproject
 from prismask.inference.settings import Settings
+from prismask.models.catalogue import default_weights, load_model
 from prismask.models.devices import choose_device
 from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI

@@ -101,7 +101,8 @@ class ModelConfig:
     options: dict[str, Any] = field(default_factory=dict)
     """Passed to the backbone (width, blocks, …)."""
     start_from: str = ""
-    """A weights file to go on from instead of random weights: more training, or another camera."""
+    """Weights to go on from instead of random ones: a name of `prismask models`, or a file. More
+    training, or another camera."""
 
 
 @dataclass(frozen=True)

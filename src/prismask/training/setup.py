@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
+from prismask.models.catalogue import find_weights
 from prismask.models.network import Reconstructor
 from prismask.models.provenance import commit, device_name, versions
 from prismask.models.registry import create_model
@@ -94,7 +95,7 @@ def build_model(config: TrainConfig, device: torch.device) -> Reconstructor:
         **config.model.options,
     )
     if config.model.start_from:
-        fill_from(model, config.model.start_from)
+        fill_from(model, find_weights(config.model.start_from))
     model.to(device)
     if device.type == "cuda":
         # Convolutions in bf16 run on tensor cores in this layout.
@@ -171,7 +172,7 @@ def _origin(config: TrainConfig) -> dict[str, Any]:
     """What is known of the weights a run goes on from, with everything they went on from."""
     if not config.model.start_from:
         return {}
-    before = read_record(config.model.start_from)
+    before = read_record(find_weights(config.model.start_from))
     told = ("name", "sha256", "step", "seconds", "commit", "data", "masks", "started_from")
     return {"started_from": {key: before[key] for key in told if key in before}}
 

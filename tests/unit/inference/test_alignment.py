@@ -14,11 +14,11 @@ from prismask.errors import ConfigError
 from prismask.inference import alignment
 from prismask.inference.aligned import straightened
 from prismask.inference.alignment import Alignment, align_mask
-from prismask.inference.catalogue import default_weights, load_model
 from prismask.inference.displacement import Place, band_derivatives, derivatives
 from prismask.inference.engine import Engine
 from prismask.inference.methods import Outcome
 from prismask.inference.single import reconstruct
+from prismask.models.catalogue import default_weights, load_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded

@@ -65,7 +65,7 @@ def aperture() -> Tensor:
 @cache
 def network() -> Reconstructor:
     """The trained network that ships; PSNR says little about an untrained one."""
-    from prismask.inference.catalogue import load_model, shipped
+    from prismask.models.catalogue import load_model, shipped
 
     return load_model(shipped()[0].name).eval()
 

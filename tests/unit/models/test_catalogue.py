@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from prismask.errors import ConfigError, DataMissingError, WeightsError
-from prismask.inference.catalogue import default_weights, find_weights, load_model, shipped
+from prismask.models.catalogue import default_weights, find_weights, load_model, shipped
 from prismask.models.registry import create_model
 from prismask.models.weights import save_weights
 

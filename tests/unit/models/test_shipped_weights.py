@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from prismask.inference.catalogue import FOLDER, default_weights, load_model, shipped
+from prismask.models.catalogue import FOLDER, default_weights, load_model, shipped
 
 CARDS = Path(__file__).resolve().parents[3] / "docs" / "models.md"
 NAMES = [path.name.removesuffix(".safetensors") for path in sorted(FOLDER.glob("*.safetensors"))]
