@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -236,7 +237,9 @@ def test_models_lists_backbones_and_shows_a_record(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("models") == 0
-    assert "1.25 M" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "1.25 M   81.8 G  fast" in shown
+    assert re.search(r"srn-looks\.m2m .*PSNR paper \[dB\]: [\d.]+ \(same hardware", shown)
     assert run("models --json") == 0
     listed = json.loads(capsys.readouterr().out)
     assert {"name": "srn", "parameters": 1_250_972} in [

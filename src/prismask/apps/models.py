@@ -41,8 +41,9 @@ def models(
     say(_weights_text(shipped))
     say("")
     say(
-        "Backbones to train, with parameters and multiply-adds for a scene of 256×256 and 28 "
-        "bands.\nA + after the name also shows it the normalised snapshot and the mask."
+        "Backbones to train, with parameters, multiply-adds and speed for a scene of 256×256 and "
+        f"28 bands\n({_speeds_text()} on one H200).\n"
+        "A + after the name also shows it the normalised snapshot and the mask."
     )
     say(table([(one["name"], _backbone_line(one)) for one in backbones], indent="  "))
     say("")
@@ -79,7 +80,7 @@ def _facts(one: Shipped) -> dict[str, Any]:
         "bands": one.record["bands"],
         "posterior": one.record["posterior"]["kind"],
         "megabytes": round(Path(one.path).stat().st_size / 1e6, 2),
-        "scores": one.record.get("scores"),
+        "kaist": one.record.get("kaist"),
         "interval": sorted(kind for kind in stored if kind in ("single", "sampled")),
         "sha256": one.record["sha256"],
     }
@@ -104,6 +105,7 @@ def _backbones() -> list[dict[str, Any]]:
                 "name": name,
                 "parameters": count_parameters(network.backbone),
                 "multiply_adds": count_multiply_adds(network, CASSI.from_step()),
+                "speed": found.speed,
                 "summary": found.summary,
                 "paper": found.paper,
                 "weights": [one.name for one in shipped() if one.record["backbone"] == name],
@@ -115,7 +117,15 @@ def _backbones() -> list[dict[str, Any]]:
 def _backbone_line(one: dict[str, Any]) -> str:
     size = f"{one['parameters'] / 1e6:6.2f} M {one['multiply_adds'] / 1e9:6.1f} G"
     trained = f"; weights: {', '.join(one['weights'])}" if one["weights"] else ""
-    return f"{size}  {one['paper']}{trained}"
+    return f"{size}  {one['speed']:6}  {one['paper']}{trained}"
+
+
+def _speeds_text() -> str:
+    from prismask.models.registry import SPEEDS
+
+    *quicker, slowest = SPEEDS
+    limits = [f"{name}: below {SPEEDS[name]:g} ms" for name in quicker]
+    return f"{', '.join(limits)}, {slowest}: longer,"
 
 
 def _weights_text(shipped: list[dict[str, Any]]) -> str:
@@ -133,16 +143,18 @@ def _weights_line(one: dict[str, Any]) -> str:
         f"{one['backbone']}, {one['bands']} bands",
         f"posterior {one['posterior']}",
         f"{one['megabytes']:g} MB",
-        *_score_parts(one["scores"]),
+        *_score_parts(one["kaist"]),
         f"interval: {', '.join(one['interval']) or 'none'}",
     ]
     return "; ".join(parts) + ("  (default)" if one["default"] else "")
 
 
-def _score_parts(scores: Any) -> list[str]:
-    if not isinstance(scores, dict):
-        return []
-    return [f"{name} {value:g}" for name, value in scores.items() if isinstance(value, int | float)]
+def _score_parts(kaist: dict[str, list[float]] | None) -> list[str]:
+    """Means over masks and scenes, of every group of masks they were scored with."""
+    from prismask.evaluation.protocol import GROUP_TEXTS
+
+    scores = [f"{mean:.2f} ({GROUP_TEXTS.get(at, at)})" for at, (mean, _) in (kaist or {}).items()]
+    return [f"KAIST, PSNR paper [dB]: {', '.join(scores)}"] if scores else []
 
 
 def _record_rows(record: dict[str, Any]) -> list[tuple[str, str]]:

@@ -113,7 +113,10 @@ class OperatorNet(nn.Module):
 
 
 @register(
-    "gsm", paper="Huang et al. 2021, deep Gaussian scale mixture prior", inputs=("unsheared",)
+    "gsm",
+    paper="Huang et al. 2021, deep Gaussian scale mixture prior",
+    inputs=("unsheared",),
+    speed="slow",
 )
 class GaussianScaleMixture(Unfolded):
     """Unfolded MAP estimation with learned local means and scales."""

@@ -37,7 +37,7 @@ class SpatialSpectralPrior(nn.Module):
         return out
 
 
-@register("hssp", paper="Wang et al. 2019, HSSP", inputs=("backprojection",))
+@register("hssp", paper="Wang et al. 2019, HSSP", inputs=("backprojection",), speed="fast")
 class HSSP(Unfolded):
     """Unfolded splitting with a spatial and spectral prior in each step."""
 

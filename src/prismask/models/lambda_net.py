@@ -68,7 +68,7 @@ def conv_unet(
     return nn.Sequential(UNet(encoders, ups, decoders), nn.Conv2d(width, bands, 1))
 
 
-@register("lambda-net", paper="Miao et al. 2019, λ-net", inputs=("unsheared", "mask"))
+@register("lambda-net", paper="Miao et al. 2019, λ-net", inputs=("unsheared", "mask"), speed="fast")
 class LambdaNet(nn.Module):
     """Two U-Nets in a row, the first with self-attention."""
 

@@ -8,11 +8,12 @@ line and its name in `_HOMES`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import getdoc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import nn
@@ -40,6 +41,11 @@ PLUS_INPUTS = ("backprojection", "normalised", "mask")
 """What a `name+` variant sees: the mask's throughput divided out, and the mask itself."""
 
 
+Speed = Literal["fast", "medium", "slow", "unmeasured"]
+SPEEDS: dict[Speed, float] = {"fast": 3.0, "medium": 10.0, "slow": math.inf}
+"""Classes of networks: below how many milliseconds a snapshot (256×256, 28 bands) on one H200."""
+
+
 @dataclass(frozen=True)
 class Backbone:
     """A registered backbone."""
@@ -50,6 +56,8 @@ class Backbone:
     """Where it was published."""
     inputs: tuple[str, ...]
     """What it sees unless told otherwise (names of `models.inputs.INPUTS`)."""
+    speed: Speed = "unmeasured"
+    """How long a snapshot of 256×256 and 28 bands takes, see `SPEEDS`."""
 
     @property
     def summary(self) -> str:
@@ -71,12 +79,12 @@ _BACKBONES: dict[str, Backbone] = {}
 
 
 def register(
-    name: str, *, paper: str, inputs: Sequence[str]
+    name: str, *, paper: str, inputs: Sequence[str], speed: Speed = "unmeasured"
 ) -> Callable[[type[nn.Module]], type[nn.Module]]:
     """Class decorator that makes a backbone known under `name`."""
 
     def keep(build: type[nn.Module]) -> type[nn.Module]:
-        _BACKBONES[name] = Backbone(name, build, paper, tuple(inputs))
+        _BACKBONES[name] = Backbone(name, build, paper, tuple(inputs), speed)
         return build
 
     return keep

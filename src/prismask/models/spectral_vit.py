@@ -77,7 +77,9 @@ class ChannelLayer(nn.Module):
         return x
 
 
-@register("spectral-vit", paper="El-Nouby et al. 2021, XCiT", inputs=("backprojection",))
+@register(
+    "spectral-vit", paper="El-Nouby et al. 2021, XCiT", inputs=("backprojection",), speed="slow"
+)
 class SpectralViT(nn.Module):
     """Transformer with attention between channels, linear in the pixels."""
 

@@ -31,7 +31,9 @@ class ResidualBlock(nn.Module):
         return out
 
 
-@register("srn", paper="Wang et al. 2021, SSI-ResU-Net v1", inputs=("backprojection",))
+@register(
+    "srn", paper="Wang et al. 2021, SSI-ResU-Net v1", inputs=("backprojection",), speed="fast"
+)
 class SRN(nn.Module):
     """The lightweight residual network; 1,250,972 parameters at 28 bands.
 

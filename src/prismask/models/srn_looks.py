@@ -58,6 +58,7 @@ class Look(nn.Module):
     "srn-looks",
     paper="Prismask; the body is Wang et al. 2021, SSI-ResU-Net v1",
     inputs=("backprojection",),
+    speed="fast",
 )
 class LookingSRN(SRN):
     """SRN with the camera inside; 1,380,364 parameters at 28 bands and four looks."""

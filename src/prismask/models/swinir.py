@@ -33,7 +33,7 @@ class WindowLayer(nn.Module):
         return out
 
 
-@register("swinir", paper="Liang et al. 2021, SwinIR", inputs=("backprojection",))
+@register("swinir", paper="Liang et al. 2021, SwinIR", inputs=("backprojection",), speed="slow")
 class SwinIR(nn.Module):
     """Transformer with attention between the pixels of shifted windows."""
 

@@ -191,7 +191,7 @@ def _along_rows(values: Tensor, query: Tensor, key: Tensor) -> Tensor:
     return mixed.reshape(rows.shape).transpose(2, 3)
 
 
-@register("tsa-net", paper="Meng et al. 2020, TSA-Net", inputs=("backprojection",))
+@register("tsa-net", paper="Meng et al. 2020, TSA-Net", inputs=("backprojection",), speed="medium")
 class TSANet(nn.Module):
     """Encoder-decoder with attention along rows, columns and bands."""
 

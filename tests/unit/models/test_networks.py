@@ -6,6 +6,7 @@ One list of networks, one list of laws; a new backbone is subjected to all of th
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from prismask.errors import ConfigError
 from prismask.models.complexity import count_multiply_adds, count_parameters, describe
 from prismask.models.fast import FastReconstructor
 from prismask.models.network import Reconstructor, compile_parts
-from prismask.models.registry import backbone, create_model, list_models
+from prismask.models.registry import SPEEDS, backbone, create_model, list_models
 from prismask.models.weights import load_weights, save_weights
 from prismask.optics.camera import CASSI
 
@@ -55,6 +56,18 @@ every_network = pytest.mark.parametrize("name", TINY)
 def test_all_registered_networks_are_on_the_list() -> None:
     assert list_models() == sorted([*TINY, *(f"{name}+" for name in TINY)])
     assert {name for name in TINY if backbone(name).wants_physics} == set(UNFOLDED)
+
+
+MEASURED = Path(__file__).resolve().parents[3] / "results" / "benchmark_backbones_h200.json"
+
+
+@pytest.mark.skipif(not MEASURED.is_file(), reason="the measurements are not beside the tests")
+def test_speed_classes_are_what_was_measured() -> None:
+    rows = json.loads(MEASURED.read_text(encoding="utf-8"))["rows"]
+    measured = {row["network"]: row["inference"]["ours"]["ms"] for row in rows}
+    for name in TINY:
+        first = next(speed for speed, limit in SPEEDS.items() if measured[name] < limit)
+        assert backbone(name).speed == first, f"{name}: {measured[name]:.1f} ms"
 
 
 # --- laws ----------------------------------------------------------------------------------------
