@@ -71,6 +71,11 @@ class BandAdapter:
         ratio = step / abs(self.trained_step)
         return float("inf") if ratio == 0 else max(ratio, 1 / ratio)
 
+    @property
+    def is_within_reach(self) -> bool:
+        """Whether the network may be taken by default: networks learn behind one disperser."""
+        return self.camera.design == "single" and self.strangeness <= LIMIT
+
     def mask(self, mask: Tensor) -> Tensor:
         """A mask `(B|1, 1|C, H, W)` for the shown camera; one plane for all bands stays as is."""
         mask = as_mask_batch(mask)

@@ -21,7 +21,6 @@ from prismask import __version__
 from prismask.errors import ConfigError, DivergedError
 from prismask.inference import checks
 from prismask.inference.aligned import Aligned, align, straightened
-from prismask.inference.bands import LIMIT
 from prismask.inference.checks import Finding
 from prismask.inference.engine import Engine, default_tiling
 from prismask.inference.history import observations, sources
@@ -243,7 +242,7 @@ class Reconstruction:
         aligner = self._aligner
         # A network that was chosen for a strange camera also aligns for it.
         if aligner is None or not (
-            aligner is method or aligner.adapter(snapshot.camera).strangeness <= LIMIT
+            aligner is method or aligner.adapter(snapshot.camera).is_within_reach
         ):
             raise ConfigError(
                 f"{method.name} cannot tell where the mask lies, and no network fits this camera: "
@@ -256,12 +255,15 @@ class Reconstruction:
         method = self._method
         if self._chosen or not isinstance(method, NetworkMethod):
             return method, []
-        strange = method.adapter(camera).strangeness
-        if strange <= LIMIT:
+        adapter = method.adapter(camera)
+        if adapter.is_within_reach:
             return method, []
+        off = f"dispersion is {adapter.strangeness:.2g} times off"
+        if camera.design == "dual":
+            off = "design, with two dispersers, is not"
         text = (
-            f"{FALLBACK} is used: this camera's dispersion is {strange:.2g} times off what the "
-            f"network {method.name} was trained for. Give --model {method.name} to use it anyway."
+            f"{FALLBACK} is used: this camera's {off} what the network {method.name} was trained "
+            f"for. Give --model {method.name} to use it anyway."
         )
         return self._solver(FALLBACK), [Finding("note", text)]
 

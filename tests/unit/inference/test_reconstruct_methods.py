@@ -177,6 +177,24 @@ def test_out_of_its_depth_the_default_network_gives_way(
     assert "trained at 2 px a band" in " ".join(insisted.attrs["findings"])
 
 
+def test_behind_two_dispersers_the_default_network_gives_way(
+    mask: Mask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = {"name": "best", "default": True, "step_px": 2.0}
+    save_weights(_network(), tmp_path / "best.safetensors", record)
+    monkeypatch.setattr(single, "default_weights", lambda: catalogue.default_weights(tmp_path))
+    dual = CASSI.from_step(BANDS, design="dual")
+    small = random_scene(1, (40, 48 - dual.extent), GRID)
+    double = simulate(small, mask, dual)
+    cube = reconstruct(double, mask)
+    assert cube.attrs["method"] == "gap-tv"
+    assert "two dispersers" in " ".join(cube.attrs["findings"])
+    with pytest.raises(ConfigError, match="no network fits this camera"):
+        reconstruct(double, mask, align=True)
+    insisted = reconstruct(double, mask, model=tmp_path / "best.safetensors")
+    assert insisted.attrs["method"] == "network"
+
+
 def test_the_history_is_complete(shot: Measurement, mask: Mask) -> None:
     cube = reconstruct(shot, mask, model=_network(sha256="abc"))
     keys = (
