@@ -92,13 +92,15 @@ def register(
 
 def backbone(name: str) -> Backbone:
     """The registered backbone called `name`, or an error with the nearest one."""
-    import_module(_HOMES[choose(name, _HOMES, "backbone")])
+    if name not in _BACKBONES:
+        import_module(_HOMES[choose(name, _HOMES, "backbone")])
     return _BACKBONES[name]
 
 
 def list_models() -> list[str]:
     """All names that `create_model` takes."""
-    return sorted([*_HOMES, *(f"{name}+" for name in _HOMES)])
+    known = {*_HOMES, *_BACKBONES}
+    return sorted([*known, *(f"{name}+" for name in known)])
 
 
 def create_model(
