@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test quick lint results clean help
+.PHONY: demo test quick lint results docs clean help
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -35,5 +35,9 @@ lint: $(STAMP) ## style, types, import directions
 results: $(STAMP) ## the pages of results/ from their raw tables
 	$(BIN)/prismask report results --no-truth-pictures --title "Prismask: what was measured" --overwrite
 
+# Not `python -m sphinx`: the usage lines of the command reference would show that -m.
+docs: $(STAMP) ## the documentation as a site in docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
 clean: ## remove what was made here
-	rm -rf $(VENV) demo build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo build docs/_build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -97,7 +97,7 @@ def reconstruct(
     ----------
     snapshots
         The measurement in any format that Prismask reads; or several, a folder, or a pattern
-        such as 'shots/*.mat'. A run that was interrupted goes on where it stopped.
+        such as `'shots/*.mat'`. A run that was interrupted goes on where it stopped.
     mask
         The calibrated mask they were taken through.
     out
@@ -106,7 +106,7 @@ def reconstruct(
         Processes that work on a folder at the same time.
     dask
         Share a folder out to the workers of a Dask cluster: the address of its scheduler, such
-        as tcp://host:8786 (every worker must find the files under the same names), or local for
+        as `tcp://host:8786` (every worker must find the files under the same names), or local for
         one of --workers processes on this machine.
     extension
         Format of the cubes of a folder: nc, mat, hdr, tif …

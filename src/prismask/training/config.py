@@ -95,7 +95,7 @@ class ModelConfig:
     """The backbone f_θ."""
 
     backbone: str = "srn"
-    """A name of `prismask.list_models()`."""
+    """A name that `prismask models` lists."""
     inputs: tuple[str, ...] = ()
     """What it sees; empty: the backbone's own choice."""
     options: dict[str, Any] = field(default_factory=dict)
