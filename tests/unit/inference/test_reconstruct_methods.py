@@ -11,9 +11,10 @@ import pytest
 
 import prismask
 from prismask.errors import ConfigError, ShapeError, ValuesError, WeightsError
-from prismask.inference import catalogue, single
+from prismask.inference import single
 from prismask.inference.settings import Settings
 from prismask.inference.single import Reconstruction, reconstruct
+from prismask.models import catalogue
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.models.weights import save_weights
