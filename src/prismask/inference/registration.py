@@ -30,8 +30,8 @@ LOW_PASS = 3.0
 """Width (std, px) of the blur that separates the code from the scene."""
 CERTAIN = 8.0
 """Score from which the mask is taken to be in the snapshot."""
-SMALLEST = 96
-"""Rows and columns below which chance cannot be told from a code."""
+SMALLEST = 128
+"""Rows and columns below which chance cannot be told from a code; at 96 right masks are missed."""
 MARGIN = 3
 """Pixels along the dispersion by which the ends of the code may be misjudged."""
 LONGER = 6
