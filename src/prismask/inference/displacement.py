@@ -90,11 +90,13 @@ class Place:
         skew = math.degrees((down_u / width + right_v / height) / 2)
         spread, bend = self.numbers[6:]
         over = max(camera.offsets)
+        # Told along the axis: to the left, bands that land further right lie closer together.
+        wider = 2 * spread if camera.offsets[-1] >= camera.offsets[0] else -2 * spread
         return (
             f"{right:+.2f} px to the right and {down:+.2f} px down, turned by {turn:+.3f}°, "
             f"stretched by {100 * right_u / width:+.2f} % across its columns and "
             f"{100 * down_v / height:+.2f} % across its rows, skewed by {skew:+.3f}°, and the "
-            f"spectrum is spread over {over + 2 * spread:.2f} px instead of {over:g}, bent by "
+            f"spectrum is spread over {over + wider:.2f} px instead of {over:g}, bent by "
             f"{bend:+.2f} px"
         )
 

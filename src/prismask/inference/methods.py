@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +20,7 @@ from prismask.inference.intervals import Interval, band_features, residual_plane
 from prismask.inference.learned import Learned, learn
 from prismask.inference.settings import Settings
 from prismask.inference.strips import project, throughput
+from prismask.inference.turning import Turn
 from prismask.optics.camera import CASSI
 from prismask.solvers import create_solver
 
@@ -97,9 +98,10 @@ class SolverMethod:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A snapshot in a network's bands and units."""
+    """A snapshot in a network's bands and units, and the way round that it knows."""
 
     adapter: BandAdapter
+    turn: Turn
     gain: float
     """From the snapshot's brightness to the network's."""
     signal: Tensor
@@ -112,7 +114,11 @@ class View:
     @property
     def camera(self) -> CASSI:
         """The camera as the network sees it."""
-        return self.adapter.shown
+        return self.turn.camera(self.adapter.shown)
+
+    def back(self, values: Tensor) -> Array:
+        """What the network says `(C′, H, W)`, in the bands, units and frame of the snapshot."""
+        return self.adapter.back(self.turn.back(values).numpy()) / np.float32(self.gain)
 
 
 class NetworkMethod:
@@ -150,20 +156,23 @@ class NetworkMethod:
         typical = float(self.record.get("input_level", TYPICAL_LEVEL))
         gain = network_gain(snapshot.brightness, typical)
         factor = gain * adapter.gain
+        turn = Turn.towards(snapshot.camera, adapter.trained_step)
         return View(
             adapter,
+            turn,
             gain,
-            snapshot.signal * factor,
-            adapter.mask(snapshot.mask),
+            turn.there(snapshot.signal * factor),
+            turn.there(adapter.mask(snapshot.mask)),
             snapshot.noise_std * factor,
         )
 
     def align(self, snapshot: Snapshot, progress: Progress | None = None) -> Alignment:
         """Where the snapshot says that its mask lies."""
         seen = self.view(snapshot)
-        return align_mask(
+        found = align_mask(
             self.engine, seen.signal, seen.mask, seen.camera, seen.noise_std, progress
         )
+        return replace(found, place=seen.turn.place_back(found.place))
 
     def run(self, snapshot: Snapshot, settings: Settings, progress: Progress | None) -> Outcome:
         """One pass, or one for each sampled mask; the result is in the snapshot's units again."""
@@ -191,12 +200,12 @@ class NetworkMethod:
                 estimate, interval, settings.level, seen.signal, seen.mask, seen.camera
             )
         parts = [
-            None if part is None else seen.adapter.back(part.numpy()) / np.float32(seen.gain)
+            None if part is None else seen.back(part)
             for part in (estimate.values, estimate.std, estimate.lower, estimate.upper)
         ]
         values, std, lower, upper = parts
         assert values is not None
-        attrs = self._attrs(settings, seen.gain, seen.adapter, estimate, interval)
+        attrs = self._attrs(settings, seen, estimate, interval)
         attrs |= learned.attrs
         findings = (*_scale_findings(seen.gain), *_band_findings(seen.adapter), *learned.findings)
         return Outcome(values, std, lower, upper, attrs, findings)
@@ -211,8 +220,7 @@ class NetworkMethod:
     def _attrs(
         self,
         settings: Settings,
-        gain: float,
-        adapter: BandAdapter,
+        seen: View,
         estimate: Estimate,
         interval: Interval | None,
     ) -> dict[str, Any]:
@@ -223,9 +231,11 @@ class NetworkMethod:
             "backbone": self.record["backbone"],
             "method_options": f"{self.name} ({self.record['backbone']}, {self.engine.bands} bands)",
             "precision": estimate.precision,
-            "network_gain": gain,
+            "network_gain": seen.gain,
         }
-        if adapter.is_needed:
+        if seen.turn.text:
+            attrs["frame_for_network"] = seen.turn.text
+        if seen.adapter.is_needed:
             attrs["bands_from"] = f"{self.engine.bands} bands of the network, interpolated"
         if settings.samples:
             attrs |= {"samples": settings.samples, "seed": settings.seed}

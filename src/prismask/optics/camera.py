@@ -48,7 +48,7 @@ class CASSI:
     """
 
     offsets: shear.Offsets
-    """Displacement of each band in pixels, smallest first or last; at least one is 0."""
+    """Displacement of each band in pixels; the smallest is 0, unless `mirrored` says otherwise."""
     axis: Axis = "width"
     """The axis along which the prism disperses."""
     design: Design = "single"
@@ -78,6 +78,18 @@ class CASSI:
     ) -> CASSI:
         """A camera from a wavelength calibration `px(λ) = Σ_k coefficients[k] · λᵏ`."""
         return cls(offsets_from_polynomial(wavelengths_nm, coefficients), axis, design)
+
+    def mirrored(self) -> CASSI:
+        """The camera that is right for frames mirrored along the dispersion.
+
+        Column v of a longer frame of W + extent pixels becomes W + extent − 1 − v, so offset o
+        becomes extent − o. With fractional offsets none of them is 0 then: the extent was rounded
+        up, and mirrored frames keep the part of a pixel by which it was.
+        """
+        made = CASSI(self.offsets, self.axis, self.design)
+        offsets = tuple(round(self.extent - offset, 9) for offset in self.offsets)
+        object.__setattr__(made, "offsets", offsets)
+        return made
 
     @property
     def bands(self) -> int:
