@@ -113,6 +113,10 @@ def test_from_upload_to_download(browser: Any, tmp_path: Path, shots: Path) -> N
         assert page.is_visible("#align"), "solvers ask the default network"
         assert not page.is_visible("#adapt"), "solvers learn nothing"
         page.fill("#iterations", "200")
+        page.click("summary:has-text('Camera')")
+        page.select_option("#axis", "width")
+        page.fill("#offsets", ", ".join(str(2 * band) for band in range(28)))
+        assert has_no_sideways_scroll(page)
         page.screenshot(path=shots / "upload.png", full_page=True)
         page.click("#go")
         page.wait_for_selector("text=Reconstructing", timeout=60_000)

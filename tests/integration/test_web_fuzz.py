@@ -267,7 +267,9 @@ def test_requests_that_are_wrong(send: Sender) -> None:
               {"samples": "1"}, {"samples": "-4"}, {"samples": "999999"}, {"iterations": "0"},
               {"iterations": "many"}, {"bands": "1e9"}, {"step": "nan"}, {"step": "inf"},
               {"wavelengths": "/etc/passwd"}, {"wavelengths": "1,2,x"}, {"wavelengths": "nan"},
-              {"level": "2"}, {"level": "nan"}, {"seed": "-1"},
+              {"offsets": "/etc/passwd"}, {"offsets": "0,2,inf"}, {"offsets": "0,2", "step": "2"},
+              {"axis": "depth"}, {"design": "../dual"}, {"level": "2"}, {"level": "nan"},
+              {"seed": "-1"},
               {"method": "gap-tv", "samples": "8", "model": "x"}]  # fmt: skip
     for order in orders:
         answer = client.post("/api/jobs", files=parts, data=order)

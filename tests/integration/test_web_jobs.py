@@ -19,8 +19,11 @@ from prismask.apps.web.limits import Limits
 from prismask.apps.web.site import Choices, Site
 from prismask.models.registry import create_model
 from prismask.models.weights import save_weights
-from prismask.scenes.files import load_cube, load_mask, load_measurement
-from prismask.scenes.records import Mask
+from prismask.optics.camera import CASSI
+from prismask.optics.simulate import simulate
+from prismask.scenes.files import load_cube, load_mask, load_measurement, save
+from prismask.scenes.random_scenes import random_scene
+from prismask.scenes.records import Mask, Measurement
 
 pytestmark = pytest.mark.slow
 
@@ -66,6 +69,27 @@ def test_a_job_gives_what_the_command_gives(folder: Path, served: httpx.Client) 
     assert len(tiny_web.leftovers(folder)) == 1, "nothing but the server's own empty folder"
 
 
+def test_a_camera_is_told_in_the_form(folder: Path, served: httpx.Client) -> None:
+    import prismask
+
+    camera, at = CASSI((0.0, 1.9, 3.7, 6.0), axis="height"), (450, 500, 550, 600)
+    mask, scene = load_mask(folder / "mask.nc"), random_scene(1, tiny_web.SIZE, at)
+    bare = Measurement(simulate(scene, mask, camera).values)  # nothing noted in the file
+    save(bare, folder / "snapshot.nc", overwrite=True)
+    told = {"offsets": "0, 1.9 3.7,6", "axis": "height", "wavelengths": "450,500,550,600"}
+    answer = tiny_web.submit(served, folder, method="gap-tv", iterations=4, **told)
+    status = tiny_web.wait_for(served, answer.json()["id"])
+    assert status["state"] == "done", status
+    out = folder / "fetched.nc"
+    out.write_bytes(served.get(f"/api/results/{status['result']}/cube.nc").content)
+    found = load_cube(out)
+    expected = prismask.reconstruct(bare, mask, camera, "gap-tv", iterations=4)
+    np.testing.assert_allclose(found.values, expected.values, atol=1e-5)
+    np.testing.assert_array_equal(found.wavelengths, at)
+    both = tiny_web.submit(served, folder, offsets="0,2,4,6", step=2)
+    assert (both.status_code, "give one of them" in both.text) == (422, True)
+
+
 def test_own_weights_with_samples(folder: Path) -> None:
     model = create_model("srn", bands=28, mask_posterior="gst", seed=0, width=8, blocks=1)
     save_weights(model, folder / "tiny.safetensors", {"name": "tiny", "step_px": 2.0})
@@ -90,8 +114,6 @@ def test_own_weights_with_samples(folder: Path) -> None:
 
 
 def test_sizes_that_do_not_fit_fail_with_the_reason(folder: Path, served: httpx.Client) -> None:
-    from prismask.scenes.files import save
-
     save(Mask(np.ones((8, 8), np.float32)), folder / "mask.nc", overwrite=True)
     status = tiny_web.wait_for(served, tiny_web.submit(served, folder).json()["id"])
     assert status["state"] == "failed"

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from prismask.optics.camera import CASSI
 
 CAMERA_GROUP = Group("Camera", sort_key=10)
+Axis = Literal["width", "height"]
+Design = Literal["single", "dual"]
 
 
 @Parameter(name="*", group=CAMERA_GROUP)
@@ -33,9 +35,9 @@ class CameraOptions:
     """Calibration px(λ) = c0 + c1·λ + … with λ in nm, as c0,c1,…, instead of --step."""
     wavelengths: str | None = None
     """Centre wavelength of each band in nm, as a,b,c or a text file."""
-    axis: Literal["width", "height"] | None = None
+    axis: Axis | None = None
     """The axis along which the prism disperses. [default: width]"""
-    design: Literal["single", "dual"] | None = None
+    design: Design | None = None
     """One disperser or two. [default: single]"""
 
     @property
@@ -80,6 +82,14 @@ def build_camera(
             noted, axis=options.axis or noted.axis, design=options.design or noted.design
         )
     return _described(options, bands, wavelengths)
+
+
+def told_camera(options: CameraOptions, attrs: Mapping[str, Any]) -> CASSI | None:
+    """The camera that options or the notes in a measurement describe; None: sizes have to say."""
+    told = options.describes_dispersion or options.wavelengths or options.axis or options.design
+    if not told and "camera_offsets_px" not in attrs:
+        return None
+    return build_camera(options, attrs=attrs)
 
 
 def _described(

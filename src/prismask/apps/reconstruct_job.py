@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prismask.apps.camera_options import CameraOptions, build_camera
+from prismask.apps.camera_options import CameraOptions, told_camera
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,7 +66,7 @@ class SnapshotWork:
         measurement = load_measurement(job.source, self.variable)
         aperture = _mask(self.mask, self.mask_variable, self.run_id)
         ready = _reconstruction(self.settings, self.run_id)
-        camera = self._camera(measurement)
+        camera = told_camera(self.camera, measurement.attrs)
         if resume and not self.overwrite and job.out.exists():
             if self._is_finished(job.out, ready, measurement, aperture, camera):
                 return Finished(job, "skipped", f"{job.out}: finished before")
@@ -75,14 +75,6 @@ class SnapshotWork:
         cube = ready.run(measurement, aperture, camera, at, progress)
         self._save(cube, job.out)
         return Finished(job, "done", _summary(job.out, cube), _remarks(cube), _seconds(cube))
-
-    def _camera(self, measurement: Measurement) -> CASSI | None:
-        """The camera that options or notes describe; None leaves it to the sizes."""
-        options = self.camera
-        told = options.describes_dispersion or options.wavelengths or options.axis or options.design
-        if not told and "camera_offsets_px" not in measurement.attrs:
-            return None
-        return build_camera(options, attrs=measurement.attrs)
 
     def _is_finished(
         self,

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, File, Form, UploadFile
 
+from prismask.apps.camera_options import Axis, CameraOptions, Design
 from prismask.apps.web.api import Here
 from prismask.apps.web.decode import Part, decode
 from prismask.apps.web.jobs import Job
@@ -38,7 +39,13 @@ async def order_of(
     seed: Annotated[int, Form(ge=0, lt=2**31)] = 0,
     bands: Annotated[int | None, Form(ge=1, le=MOST_BANDS)] = None,
     step: Annotated[float | None, Form(ge=-64, le=64, description="pixels a band")] = None,
+    offsets: Annotated[
+        str | None,
+        Form(description="of each band in px: a,b,c; instead of step", max_length=20_000),
+    ] = None,
     wavelengths: Annotated[str | None, Form(description="in nm: a,b,c", max_length=20_000)] = None,
+    axis: Annotated[Axis | None, Form(description="along which the prism disperses")] = None,
+    design: Annotated[Design | None, Form(description="one disperser or two")] = None,
 ) -> Order:
     """The order that the form describes."""
     choices = site.choices
@@ -47,11 +54,18 @@ async def order_of(
         choose(method, choices.methods, "method")
     # A name is looked up, never opened: it might be a path.
     path = None if model is None else choices.models[choose(model, choices.models, "model")]
-    order = Order(
-        method, path, samples, iterations, level, seed, bands, step, _numbers(wavelengths),
-        choices.device, align, adapt,
+    camera = CameraOptions(
+        bands, step, _numbers(offsets, "offsets", "pixels: 0, 1.9, 3.7"),
+        wavelengths=_numbers(wavelengths, "wavelengths", "nm: 450, 460, 470"),
+        axis=axis, design=design,
     )  # fmt: skip
+    order = Order(
+        method, path, samples, iterations, level, seed, camera, choices.device, align, adapt
+    )
+    # What contradicts itself is refused at once, not when its turn comes.
     order.settings()
+    if step is not None and camera.offsets is not None:
+        raise ConfigError("step and offsets both describe the dispersion: give one of them.")
     return order
 
 
@@ -119,8 +133,8 @@ def _status(site: Site, job: Job) -> JobStatus:
     )
 
 
-def _numbers(text: str | None) -> tuple[float, ...] | None:
-    """`450, 460, 470` as numbers; unlike on the command line this is never a file's name."""
+def _numbers(text: str | None, what: str, form: str) -> str | None:
+    """`450, 460, 470`, checked; unlike on the command line this is never a file's name."""
     if text is None or not text.strip():
         return None
     try:
@@ -128,5 +142,5 @@ def _numbers(text: str | None) -> tuple[float, ...] | None:
     except ValueError:
         numbers = ()
     if not numbers or len(numbers) > MOST_BANDS or not all(map(math.isfinite, numbers)):
-        raise ConfigError(f"wavelengths is {text[:60]!r}; it is numbers in nm: 450, 460, 470.")
-    return numbers
+        raise ConfigError(f"{what} is {text[:60]!r}; it is numbers in {form}.")
+    return ",".join(repr(number) for number in numbers)

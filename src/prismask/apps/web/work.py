@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from prismask.apps.camera_options import CameraOptions, told_camera
 from prismask.apps.web.process import Report
 from prismask.errors import ConfigError
 
@@ -28,9 +29,8 @@ class Order:
     iterations: int | None = None
     level: float = 0.9
     seed: int = 0
-    bands: int | None = None
-    step: float | None = None
-    wavelengths: tuple[float, ...] | None = None
+    camera: CameraOptions = field(default_factory=CameraOptions)
+    """In numbers only: none of it is the name of a file."""
     device: str = "auto"
     align: bool = False
     adapt: int = 0
@@ -49,19 +49,13 @@ class Order:
 
 def reconstruct(report: Report, folder: str, order: Order, most_values: int) -> dict[str, Any]:
     """Reconstruct the snapshot in `folder` and write the cube beside it."""
-    from prismask.apps.camera_options import CameraOptions, build_camera
     from prismask.scenes.files import load_mask, load_measurement, save
 
     here = Path(folder)
     measurement, mask = load_measurement(here / SNAPSHOT), load_mask(here / MASK)
     ready = _ready(order.settings())
-    options = CameraOptions(bands=order.bands, step=order.step)
-    camera = None
-    listed = order.wavelengths
-    if options.describes_dispersion or "camera_offsets_px" in measurement.attrs:
-        bands = None if listed is None else len(listed)
-        camera = build_camera(options, bands, listed, measurement.attrs)
-    camera, _ = ready.camera_for(measurement, mask, camera)
+    told = told_camera(order.camera, measurement.attrs)
+    camera, _ = ready.camera_for(measurement, mask, told)
     count = camera.bands * mask.size[0] * mask.size[1]
     if count > most_values:
         raise ConfigError(
@@ -69,8 +63,9 @@ def reconstruct(report: Report, folder: str, order: Order, most_values: int) -> 
             "the snapshot, or use `prismask reconstruct` on your own machine."
         )
     cube = ready.run(
-        measurement, mask, camera, listed, lambda done, total, _: report(int(done), int(total))
-    )
+        measurement, mask, camera, order.camera.wavelength_list(),
+        lambda done, total, _: report(int(done), int(total)),
+    )  # fmt: skip
     save(cube, here / CUBE)
     return {
         "findings": [str(line) for line in cube.attrs.get("findings", [])],

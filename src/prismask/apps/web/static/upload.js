@@ -47,7 +47,7 @@ function order() {
   const [kind, name] = byId("how").value.split(/:(.*)/s);
   data.append(kind, name);
   const own = kind === "model" ? ["samples", "adapt"] : ["iterations"];
-  const fields = ["bands", "step", "wavelengths", ...own];
+  const fields = ["bands", "step", "offsets", "wavelengths", "axis", "design", ...own];
   for (const field of fields) if (byId(field).value.trim() !== "") data.append(field, byId(field).value);
   if (byId("align").checked) data.append("align", "true");
   for (const field of ["snapshot", "mask"]) data.append(field, byId(field).files[0]);
