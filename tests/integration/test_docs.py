@@ -172,7 +172,7 @@ WITH_COMMANDS = [p for p in PAGES if any(b.commands for b in blocks_of(p) if b.l
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the files that examples speak of."""
     folder = tmp_path_factory.mktemp("lab")
-    camera, size = CASSI.from_step(), (96, 96)  # in smaller frames no mask is looked for
+    camera, size = CASSI.from_step(), (128, 128)  # in smaller frames no mask is looked for
     mask = Mask(fabricate_mask(size, torch.Generator().manual_seed(0)).numpy())
     truth = demo_scene(size)
     shot = Measurement(simulate(truth, mask, camera, Gaussian(0.003)).values)

@@ -18,8 +18,12 @@ import torch
 from tiny_training import tiny_config
 
 from prismask.errors import ConfigError, DivergedError, OutputExistsError, WeightsError
+from prismask.inference.engine import Engine
+from prismask.inference.methods import NetworkMethod
+from prismask.inference.turning import Turn
 from prismask.models.catalogue import load_model
 from prismask.models.inputs import network_scale
+from prismask.models.trained import trained_camera
 from prismask.models.weights import load_weights, save_weights
 from prismask.optics.camera import CASSI
 from prismask.training import loop
@@ -316,6 +320,29 @@ def test_a_rank_that_dies_ends_the_others(tmp_path: Path) -> None:
     state = new_state(build_model(config, torch.device("cpu")), config)
     load_checkpoint(checkpoint, state, config)
     assert state.step > 0
+
+
+@pytest.mark.parametrize("design", ["single", "dual"])
+def test_a_network_for_an_odd_camera_knows_it(tmp_path: Path, design: str) -> None:
+    """Uneven offsets to the left, bands of one's own, one disperser or two."""
+    told = {"bands": 4, "offsets": (7.5, 5.0, 2.0, 0.0), "wavelengths": (500, 520, 560, 640)}
+    config = tiny_config(camera={**told, "design": design}, schedule={"epochs": 6})
+    outcome = train(config, tmp_path / "run")
+    noted = json.loads((tmp_path / "run" / "run.json").read_text())
+    path = tmp_path / "w.safetensors"
+    record = save_weights(outcome.state.model, path, noted)
+    assert record["wavelengths_nm"] == [500, 520, 560, 640]
+    camera = trained_camera(record)
+    assert camera == CASSI((7.5, 5.0, 2.0, 0.0), design=design)  # type: ignore[arg-type]
+    assert record["step_px"] == -2.5
+    assert outcome.state.step > 0
+    # Its own camera needs no turning, and another design is none it would be taken for.
+    method = NetworkMethod(Engine(load_weights(path), torch.device("cpu")), "odd")
+    adapter = method.adapter(camera)
+    assert adapter.is_within_reach
+    assert Turn.towards(camera, adapter.trained_step) == Turn()
+    other = CASSI(camera.offsets, design="dual" if design == "single" else "single")
+    assert not method.adapter(other).is_within_reach
 
 
 def test_a_run_goes_on_from_another_s_weights(tmp_path: Path) -> None:

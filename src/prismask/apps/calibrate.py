@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from prismask.apps.progress import reporter
 from prismask.apps.terminal import say
 from prismask.errors import ConfigError
-from prismask.scenes.defaults import SIZE, STEP
+from prismask.scenes.defaults import SIZE
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -66,13 +66,14 @@ def calibrate(
     from prismask.inference.engine import Engine
     from prismask.models.catalogue import load_model
     from prismask.models.devices import choose_device
+    from prismask.models.trained import trained_camera
     from prismask.scenes.atomic import refuse_existing
 
     refuse_existing(out, overwrite)
     if samples == 1 or samples < 0 or masks < 1:
         raise ConfigError("--samples is 0 or at least 2, and --masks at least 1.")
     model = load_model(weights)
-    camera = _camera(model.record)
+    camera = trained_camera(model.record)
     scenes, apertures, about = _validation(data, model.record, camera, masks, size)
     engine = Engine(model, choose_device(device))
     different = len(about["fitted_on"])
@@ -94,12 +95,6 @@ def calibrate(
         if kind in interval:
             say(f"{kind}: {_line(interval[kind])}")
     say(f"{out}")
-
-
-def _camera(record: dict[str, Any]) -> CASSI:
-    from prismask.optics.camera import CASSI
-
-    return CASSI.from_step(int(record["bands"]), float(record.get("step_px", STEP)))
 
 
 def _validation(

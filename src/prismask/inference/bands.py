@@ -41,16 +41,24 @@ class BandAdapter:
     """The camera as the network sees it: the same one, or a virtual one with its band count."""
     trained_step: float | None = None
     """Pixels a band in the network's training, where its record says so."""
+    trained_design: str = "single"
+    """Behind how many dispersers that was."""
 
     @classmethod
-    def between(cls, camera: CASSI, bands: int, trained_step: float | None = None) -> BandAdapter:
+    def between(
+        cls,
+        camera: CASSI,
+        bands: int,
+        trained_step: float | None = None,
+        trained_design: str = "single",
+    ) -> BandAdapter:
         """The adapter from `camera` to a network built for `bands` bands."""
         if bands == camera.bands:
-            return cls(camera, camera, trained_step)
+            return cls(camera, camera, trained_step, trained_design)
         here, there = band_places(camera.bands), band_places(bands)
         offsets = np.interp(there, here, camera.offsets)
         shown = CASSI(tuple(float(o) for o in offsets), camera.axis, camera.design)
-        return cls(camera, shown, trained_step)
+        return cls(camera, shown, trained_step, trained_design)
 
     @property
     def is_needed(self) -> bool:
@@ -73,8 +81,8 @@ class BandAdapter:
 
     @property
     def is_within_reach(self) -> bool:
-        """Whether the network may be taken by default: networks learn behind one disperser."""
-        return self.camera.design == "single" and self.strangeness <= LIMIT
+        """Whether the network may be taken by default."""
+        return self.camera.design == self.trained_design and self.strangeness <= LIMIT
 
     def mask(self, mask: Tensor) -> Tensor:
         """A mask `(B|1, 1|C, H, W)` for the shown camera; one plane for all bands stays as is."""

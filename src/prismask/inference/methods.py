@@ -140,7 +140,12 @@ class NetworkMethod:
     def adapter(self, camera: CASSI) -> BandAdapter:
         """How `camera` is shown to this network."""
         step = self.record.get("step_px")
-        return BandAdapter.between(camera, self.engine.bands, None if step is None else float(step))
+        return BandAdapter.between(
+            camera,
+            self.engine.bands,
+            None if step is None else float(step),
+            self.record.get("design", "single"),
+        )
 
     def interval(self, settings: Settings) -> Interval | None:
         """The interval that fits the settings, if one is stored with the weights."""

@@ -259,8 +259,9 @@ class Reconstruction:
         if adapter.is_within_reach:
             return method, []
         off = f"dispersion is {adapter.strangeness:.2g} times off"
-        if camera.design == "dual":
-            off = "design, with two dispersers, is not"
+        if camera.design != adapter.trained_design:
+            count = {"single": "one disperser", "dual": "two dispersers"}[camera.design]
+            off = f"design, with {count}, is not"
         text = (
             f"{FALLBACK} is used: this camera's {off} what the network {method.name} was trained "
             f"for. Give --model {method.name} to use it anyway."

@@ -8,16 +8,16 @@ run folder says exactly what ran.
 from __future__ import annotations
 
 import re
-import tomllib
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
-from prismask.checks import choose, nearest
-from prismask.errors import ConfigError, DataMissingError
+from prismask.checks import choose
+from prismask.errors import ConfigError
 from prismask.models.posterior import PosteriorConfig
 from prismask.scenes.defaults import BANDS, SIZE, STEP
 from prismask.training.losses import KINDS
+from prismask.training.tables import build, flatten, override, read_table, toml_value
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,21 @@ class CameraConfig:
     """Spectral bands."""
     step: float = STEP
     """Pixels a band."""
+    offsets: tuple[float, ...] = ()
+    """Where each band lands in pixels, instead of equal steps; empty: `step` says it."""
+    wavelengths: tuple[float, ...] = ()
+    """Centre of each band in nm; empty: the field's for 28 bands, else equal steps between."""
+    design: str = "single"
+    """One disperser ("single") or two ("dual"). The axis does not matter: frames are turned."""
+
+    def __post_init__(self) -> None:
+        choose(self.design, ("single", "dual"), "camera.design")
+        for name, listed in (("offsets", self.offsets), ("wavelengths", self.wavelengths)):
+            if listed and len(listed) != self.bands:
+                raise ConfigError(
+                    f"camera.{name} lists {len(listed)} numbers, camera.bands says {self.bands}: "
+                    "one for each band is needed."
+                )
 
 
 @dataclass(frozen=True)
@@ -251,44 +266,15 @@ def parse_budget(text: str) -> float | None:
 
 def read_config(path: Path | str, overrides: list[str] | tuple[str, ...] = ()) -> TrainConfig:
     """Read a TOML file, apply `key=value` overrides (`schedule.batch=4`), check everything."""
-    table = _read_table(Path(path))
-    for override in overrides:
-        _override(table, override)
+    table = read_table(Path(path))
+    for text in overrides:
+        override(table, text)
     return from_table(table, str(path))
-
-
-def _read_table(path: Path, seen: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """A file's tables over those of the files its `base` names (relative to itself)."""
-    if not path.is_file():
-        raise DataMissingError(f"no configuration at {path}. The shipped ones are in configs/.")
-    if path.resolve() in seen:
-        raise ConfigError(f"{path} is its own base.")
-    try:
-        table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}") from error
-    bases = table.pop("base", [])
-    bases = [bases] if isinstance(bases, str) else bases
-    if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
-        raise ConfigError(f"{path}: base should be the path of another configuration, or a list.")
-    below: dict[str, Any] = {}
-    for base in bases:
-        below = _merged(below, _read_table(path.parent / base, (*seen, path.resolve())))
-    return _merged(below, table)
-
-
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(below)
-    for key, value in above.items():
-        under = merged.get(key)
-        both = isinstance(under, dict) and isinstance(value, dict)
-        merged[key] = {**under, **value} if both else value  # type: ignore[dict-item]
-    return merged
 
 
 def from_table(table: dict[str, Any], origin: str = "configuration") -> TrainConfig:
     """A checked configuration from nested dictionaries."""
-    config: TrainConfig = _build(TrainConfig, table, origin, "")
+    config: TrainConfig = build(TrainConfig, table, origin)
     return config
 
 
@@ -297,16 +283,16 @@ def to_toml(config: TrainConfig) -> str:
     lines, tables = [], []
     for key, value in asdict(config).items():
         if isinstance(value, dict):
-            body = [f"{k} = {_toml_value(v)}" for k, v in value.items()]
+            body = [f"{k} = {toml_value(v)}" for k, v in value.items()]
             tables.append("\n".join([f"[{key}]", *body]))
         else:
-            lines.append(f"{key} = {_toml_value(value)}")
+            lines.append(f"{key} = {toml_value(value)}")
     return "\n\n".join(["\n".join(lines), *tables]) + "\n"
 
 
 def difference(one: TrainConfig, other: TrainConfig) -> list[str]:
     """Dotted keys whose values differ, with both values."""
-    first, second = _flatten(asdict(one)), _flatten(asdict(other))
+    first, second = flatten(asdict(one)), flatten(asdict(other))
     return [
         f"{key}: {first.get(key)!r} → {second.get(key)!r}"
         for key in sorted(first.keys() | second.keys())
@@ -318,74 +304,3 @@ def with_changes(config: TrainConfig, **tables: dict[str, Any]) -> TrainConfig:
     """A copy with some keys of some tables replaced."""
     changed = {name: replace(getattr(config, name), **keys) for name, keys in tables.items()}
     return replace(config, **changed)
-
-
-def _flatten(table: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, dict) and value:
-            flat.update(_flatten(value, f"{prefix}{key}."))
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
-
-
-def _override(table: dict[str, Any], text: str) -> None:
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise ConfigError(f"override {text!r} is not key=value, such as schedule.batch=4.")
-    *parents, last = key.strip().split(".")
-    for parent in parents:
-        table = table.setdefault(parent, {})
-        if not isinstance(table, dict):
-            raise ConfigError(f"override {text!r}: {parent!r} is a value, not a table.")
-    try:
-        table[last] = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        table[last] = value  # a bare word is a string
-
-
-def _build(kind: type[Any], table: dict[str, Any], origin: str, prefix: str) -> Any:
-    hints = get_type_hints(kind)
-    known = [entry.name for entry in fields(kind)]
-    values: dict[str, Any] = {}
-    for key, value in table.items():
-        if key not in known:
-            raise ConfigError(
-                f"{origin}: unknown key {prefix}{key!s}.{nearest(key, known)} "
-                f"Known here: {', '.join(known)}."
-            )
-        values[key] = _convert(value, hints[key], origin, f"{prefix}{key}")
-    return kind(**values)
-
-
-def _convert(value: Any, hint: Any, origin: str, key: str) -> Any:
-    if is_dataclass(hint) and isinstance(hint, type):
-        if not isinstance(value, dict):
-            raise ConfigError(f"{origin}: {key} is a table; write [{key}] and its keys below.")
-        return _build(hint, value, origin, f"{key}.")
-    if hint == dict[str, Any] and isinstance(value, dict):
-        return value
-    if hint == tuple[float, float] and isinstance(value, list | tuple) and len(value) == 2:
-        return tuple(float(v) for v in value)
-    if hint == tuple[str, ...] and isinstance(value, list | tuple):
-        return tuple(str(v) for v in value)
-    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    if isinstance(hint, type) and type(value) is hint:
-        return value
-    wanted = getattr(hint, "__name__", str(hint))
-    raise ConfigError(f"{origin}: {key} = {value!r} should be of type {wanted}.")
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml_value(v) for v in value) + "]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{k} = {_toml_value(v)}" for k, v in value.items()) + "}"
-    return repr(value)

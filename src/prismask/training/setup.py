@@ -15,6 +15,7 @@ from prismask.models.catalogue import find_weights
 from prismask.models.network import Reconstructor
 from prismask.models.provenance import commit, device_name, versions
 from prismask.models.registry import create_model
+from prismask.models.trained import trained_with
 from prismask.models.weights import fill_from, read_record
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
@@ -22,8 +23,8 @@ from prismask.optics.mask_sets import check_disjoint
 from prismask.optics.masks import MaskRegion
 from prismask.optics.randomness import seed_of
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
-from prismask.scenes.records import array_hash
-from prismask.training.config import TrainConfig
+from prismask.scenes.records import array_hash, check_wavelengths
+from prismask.training.config import CameraConfig, TrainConfig
 from prismask.training.crops import SceneBank
 from prismask.training.masks import MaskSource
 
@@ -50,7 +51,7 @@ class Prepared:
 
 def prepare(config: TrainConfig, device: torch.device) -> Prepared:
     """Load scenes and masks onto the device and check that they fit the configuration."""
-    camera = CASSI.from_step(config.camera.bands, config.camera.step)
+    camera = build_camera(config.camera)
     train, validation, names = _scenes(config)
     if len(train) < 1 or len(validation) < 1:
         raise ConfigError("training needs at least one training and one validation scene.")
@@ -62,8 +63,8 @@ def prepare(config: TrainConfig, device: torch.device) -> Prepared:
     record = {
         "name": config.name,
         "seed": config.seed,
-        "wavelengths_nm": list(wavelengths(config.camera.bands)),
-        "step_px": config.camera.step,
+        "wavelengths_nm": list(wavelengths(config.camera)),
+        **trained_with(camera),
         "data": {"source": config.data.source, **names},
         "scenes_sha256": {"train": array_hash(train), "validation": array_hash(validation)},
         "masks": _mask_record(region, config),
@@ -103,15 +104,25 @@ def build_model(config: TrainConfig, device: torch.device) -> Reconstructor:
     return model
 
 
-def wavelengths(bands: int) -> tuple[float, ...]:
-    """The field's wavelengths for 28 bands, else as many equal steps over the same range."""
-    if bands == BANDS:
+def build_camera(config: CameraConfig) -> CASSI:
+    """The camera that measures the crops, along the width."""
+    if config.offsets:
+        return CASSI(config.offsets, design=config.design)  # type: ignore[arg-type]  # checked there
+    return CASSI.from_step(config.bands, config.step, design=config.design)  # type: ignore[arg-type]
+
+
+def wavelengths(config: CameraConfig) -> tuple[float, ...]:
+    """Those given, else the field's for 28 bands, else as many equal steps over the same range."""
+    if config.wavelengths:
+        return tuple(check_wavelengths(config.wavelengths, config.bands).tolist())
+    if config.bands == BANDS:
         return WAVELENGTHS_NM
-    return tuple(np.linspace(WAVELENGTHS_NM[0], WAVELENGTHS_NM[-1], bands).round(3).tolist())
+    first, last = WAVELENGTHS_NM[0], WAVELENGTHS_NM[-1]
+    return tuple(np.linspace(first, last, config.bands).round(3).tolist())
 
 
 def _scenes(config: TrainConfig) -> tuple[Any, Any, dict[str, list[str]]]:
-    grid = wavelengths(config.camera.bands)
+    grid = wavelengths(config.camera)
     if config.data.source == "synthetic":
         from prismask.scenes.random_scenes import random_scene
 

@@ -32,7 +32,9 @@ def test_every_shipped_config(path: Path) -> None:
 
 
 def test_round_trip(tmp_path: Path) -> None:
-    config = with_changes(TrainConfig(), model={"options": {"width": 8}, "inputs": ("mask",)})
+    model = {"options": {"width": 8}, "inputs": ("mask",)}
+    camera = {"bands": 3, "offsets": (0.0, 1.9, 4.1), "wavelengths": (450.0, 500.0, 560.0)}
+    config = with_changes(TrainConfig(), model=model, camera=camera)
     path = tmp_path / "c.toml"
     path.write_text(to_toml(config), encoding="utf-8")
     assert read_config(path) == config
@@ -58,6 +60,10 @@ def test_unknown_keys_are_named_with_the_nearest() -> None:
         ({"posterior": {"kind": "none"}}, "posterior.kind"),
         ({"schedule": {"mode": "plain"}}, "would leave it untrained"),
         ({"masks": {"source": "tset"}}, "masks.source"),
+        ({"camera": {"design": "triple"}}, "camera.design"),
+        ({"camera": {"bands": 3, "offsets": [0, 2]}}, r"camera\.offsets lists 2 .*says 3"),
+        ({"camera": {"bands": 3, "wavelengths": [500]}}, r"camera\.wavelengths lists 1"),
+        ({"camera": {"bands": 2, "offsets": [0, "two"]}}, "should be of type float"),
     ],
 )
 def test_wrong_values(table: dict[str, object], words: str) -> None:
