@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from prismask.apps.terminal import say
+from prismask.apps.terminal import remark, say
 from prismask.errors import ValuesError
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 SAME_NM = 0.5
 """Wavelengths that differ by less are taken for the same band."""
+NOTICEABLE = 0.1
+"""How far the best factor may be from 1 before somebody should hear of it."""
 
 
 def evaluate_pair(
@@ -25,6 +28,7 @@ def evaluate_pair(
     *,
     truth_variable: str | None = None,
     variable: str | None = None,
+    fit_scale: Annotated[bool, Parameter(negative="")] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
     """Score an estimated cube against the true one.
@@ -39,6 +43,9 @@ def evaluate_pair(
         The variable that is the true cube, in a file that holds several.
     variable
         The variable that is the estimate, in a file that holds several.
+    fit_scale
+        Multiply the estimate by the factor that fits the truth best, for cubes in the units of a
+        snapshot whose scale nobody knows.
     as_json
         Print one JSON object instead of a table.
     """
@@ -47,7 +54,16 @@ def evaluate_pair(
     true_cube = load_cube(truth, truth_variable)
     guess = load_cube(estimate, variable)
     _same_bands(guess, true_cube)
-    rows = score_rows(guess, true_cube)
+    factor = best_factor(guess, true_cube)
+    if fit_scale:
+        guess = scaled(guess, factor)
+        remark(f"note: the estimate is multiplied by {factor:.4g}.")
+    elif abs(factor - 1) > NOTICEABLE:
+        remark(
+            f"note: the estimate would fit the truth best multiplied by {factor:.4g}: are they in "
+            "the same units? --fit-scale scores it so."
+        )
+    rows = [*score_rows(guess, true_cube), *_interval_rows(guess, true_cube)]
     say(json.dumps({row.pop("name"): row for row in rows}, indent=2) if as_json else _table(rows))
 
 
@@ -66,6 +82,47 @@ def score_rows(estimate: Cube, truth: Cube) -> list[dict[str, Any]]:
             "convention": METRICS[name].convention,
         }
         for name, value in score_cubes(estimate, truth).items()
+    ]
+
+
+def best_factor(estimate: Cube, truth: Cube) -> float:
+    """⟨truth, estimate⟩ / ⟨estimate, estimate⟩; 1 for an estimate of nothing."""
+    import numpy as np
+
+    if estimate.values.shape != truth.values.shape:
+        return 1.0  # the scores will say what is wrong
+    size = float(np.vdot(estimate.values, estimate.values))
+    return float(np.vdot(truth.values, estimate.values)) / size if size > 0 else 1.0
+
+
+def scaled(cube: Cube, factor: float) -> Cube:
+    """The cube and everything that goes with it in other units."""
+    parts = {name: getattr(cube, name) for name in ("values", "std", "lower", "upper")}
+    return replace(
+        cube,
+        **{
+            name: (part * factor).astype(part.dtype)
+            for name, part in parts.items()
+            if part is not None
+        },
+    )
+
+
+def _interval_rows(estimate: Cube, truth: Cube) -> list[dict[str, Any]]:
+    """How much of the truth lies inside the interval, where the estimate has one."""
+    if estimate.lower is None or estimate.upper is None:
+        return []
+    is_inside = (estimate.lower <= truth.values) & (truth.values <= estimate.upper)
+    share = float(is_inside.mean())
+    which = estimate.attrs.get("interval", "its coverage is not noted")
+    return [
+        {
+            "name": "inside",
+            "label": "Inside interval",
+            "value": share,
+            "text": f"{100 * share:.1f} %",
+            "convention": f"true values inside the estimate's interval ({which})",
+        }
     ]
 
 
