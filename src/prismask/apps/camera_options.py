@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from prismask.optics.camera import CASSI
 
 CAMERA_GROUP = Group("Camera", sort_key=10)
+# As in optics.camera, which would load torch for a line of help.
 Axis = Literal["width", "height"]
 Design = Literal["single", "dual"]
 

@@ -112,8 +112,11 @@ def _interval_rows(estimate: Cube, truth: Cube) -> list[dict[str, Any]]:
     """How much of the truth lies inside the interval, where the estimate has one."""
     if estimate.lower is None or estimate.upper is None:
         return []
-    is_inside = (estimate.lower <= truth.values) & (truth.values <= estimate.upper)
-    share = float(is_inside.mean())
+    import torch
+
+    from prismask.inference.intervals import coverage
+
+    share = coverage(*(torch.tensor(v) for v in (truth.values, estimate.lower, estimate.upper)))
     which = estimate.attrs.get("interval", "its coverage is not noted")
     return [
         {

@@ -36,9 +36,9 @@ class Turn:
         return ", ".join(word for word, applies in done.items() if applies)
 
     def camera(self, camera: CASSI) -> CASSI:
-        """The camera that takes turned snapshots through turned masks."""
+        """The camera that takes turned snapshots through turned masks, always along the width."""
         if self.transposed:
-            camera = replace(camera, axis="width" if camera.axis == "height" else "height")
+            camera = replace(camera, axis="width")
         return camera.mirrored() if self.mirrored else camera
 
     def there(self, frames: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from prismask.optics.camera import CASSI
+from prismask.optics.dispersion import offsets_from_step
 from prismask.scenes.defaults import STEP
 
 
@@ -20,7 +21,6 @@ def trained_with(camera: CASSI) -> dict[str, Any]:
 
 def trained_camera(record: dict[str, Any]) -> CASSI:
     """The camera of a record; older ones know the step alone, or nothing."""
-    design = record.get("design", "single")
-    if "offsets_px" in record:
-        return CASSI(tuple(record["offsets_px"]), design=design)
-    return CASSI.from_step(int(record["bands"]), float(record.get("step_px", STEP)), design=design)
+    known = record.get("offsets_px")
+    equal = offsets_from_step(int(record["bands"]), float(record.get("step_px", STEP)))
+    return CASSI(tuple(known) if known else equal, design=record.get("design", "single"))

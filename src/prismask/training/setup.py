@@ -18,6 +18,7 @@ from prismask.models.registry import create_model
 from prismask.models.trained import trained_with
 from prismask.models.weights import fill_from, read_record
 from prismask.optics.camera import CASSI
+from prismask.optics.dispersion import offsets_from_step
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.mask_sets import check_disjoint
 from prismask.optics.masks import MaskRegion
@@ -106,9 +107,8 @@ def build_model(config: TrainConfig, device: torch.device) -> Reconstructor:
 
 def build_camera(config: CameraConfig) -> CASSI:
     """The camera that measures the crops, along the width."""
-    if config.offsets:
-        return CASSI(config.offsets, design=config.design)  # type: ignore[arg-type]  # checked there
-    return CASSI.from_step(config.bands, config.step, design=config.design)  # type: ignore[arg-type]
+    offsets = config.offsets or offsets_from_step(config.bands, config.step)
+    return CASSI(offsets, design=config.design)  # type: ignore[arg-type]  # its check names both
 
 
 def wavelengths(config: CameraConfig) -> tuple[float, ...]:

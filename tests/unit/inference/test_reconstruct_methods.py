@@ -161,29 +161,28 @@ def test_no_weights_ship_yet_and_then_they_do(
     assert reconstruct(shot, mask, CAMERA, iterations=2).attrs["method"] == "gap-tv"
 
 
-def test_out_of_its_depth_the_default_network_gives_way(
-    mask: Mask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Weights that ship, and are the default."""
     record = {"name": "best", "default": True, "step_px": 2.0}
     save_weights(_network(), tmp_path / "best.safetensors", record)
     monkeypatch.setattr(single, "default_weights", lambda: catalogue.default_weights(tmp_path))
+    return tmp_path / "best.safetensors"
+
+
+def test_out_of_its_depth_the_default_network_gives_way(mask: Mask, best: Path) -> None:
     wide = CASSI.from_step(BANDS, 5.0)
     far = simulate(random_scene(1, (40, 48), GRID), mask, wide)
     cube = reconstruct(far, mask)
     assert cube.attrs["method"] == "gap-tv"
     assert "gap-tv is used" in " ".join(cube.attrs["findings"])
     # Who insists gets the network, and a warning.
-    insisted = reconstruct(far, mask, model=tmp_path / "best.safetensors")
+    insisted = reconstruct(far, mask, model=best)
     assert insisted.attrs["method"] == "network"
     assert "trained at 2 px a band" in " ".join(insisted.attrs["findings"])
 
 
-def test_behind_two_dispersers_the_default_network_gives_way(
-    mask: Mask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    record = {"name": "best", "default": True, "step_px": 2.0}
-    save_weights(_network(), tmp_path / "best.safetensors", record)
-    monkeypatch.setattr(single, "default_weights", lambda: catalogue.default_weights(tmp_path))
+def test_behind_two_dispersers_the_default_network_gives_way(mask: Mask, best: Path) -> None:
     dual = CASSI.from_step(BANDS, design="dual")
     small = random_scene(1, (40, 48 - dual.extent), GRID)
     double = simulate(small, mask, dual)
@@ -192,7 +191,7 @@ def test_behind_two_dispersers_the_default_network_gives_way(
     assert "two dispersers" in " ".join(cube.attrs["findings"])
     with pytest.raises(ConfigError, match="no network fits this camera"):
         reconstruct(double, mask, align=True)
-    insisted = reconstruct(double, mask, model=tmp_path / "best.safetensors")
+    insisted = reconstruct(double, mask, model=best)
     assert insisted.attrs["method"] == "network"
 
 
