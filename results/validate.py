@@ -5,8 +5,8 @@
 Of a run folder the (averaged) weights of its checkpoint.safetensors are taken: the end of the run,
 whatever was thought of it on the way. Weights are named by their file or, if they ship, by name; a
 solver by its name. `--enlarge 2` shows scenes twice as large (what the paper trains on), `--mirror`
-asks networks that can both ways round, and `--scenes train` shows what they were trained on: by how
-much more they beat a solver there than on other scenes, they know by heart.
+asks networks both ways round (`models.ways`), and `--scenes train` shows what they were trained on:
+by how much more they beat a solver there than on other scenes, they know by heart.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def validation(config: TrainConfig, given: argparse.Namespace) -> Callable[[Any]
 
 def prepared_network(model: Reconstructor, mirror: bool) -> FastReconstructor:
     if mirror:
-        model.backbone.mirror = True
+        model.record["ways"] = 2
     return FastReconstructor(model, DEVICE, "float32")
 
 

@@ -256,12 +256,13 @@ def test_calibrate_stores_an_interval_that_reconstruct_uses(
     folder: Path, data_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = f"calibrate tiny.safetensors --data {data_folder} -o honest.safetensors"
-    assert run(f"{line} --masks 2 --size 48 --samples 3") == 0
+    assert run(f"{line} --masks 2 --size 48 --samples 3 --ways 2 --misplaced 0.3") == 0
     assert "scenes left out are covered" in capsys.readouterr().out
     record = read_record(folder / "honest.safetensors")
     assert record["sha256"] == read_record(folder / "tiny.safetensors")["sha256"]
     assert set(record["interval"]) >= {"single", "sampled", "fitted_on"}
     assert "beads" in record["interval"]["fitted_on"]
+    assert (record["ways"], record["interval"]["misplaced"]) == (2, 0.3)
     line = "reconstruct shots/shot0.nc --mask mask.nc --model honest.safetensors"
     for number, samples in enumerate((0, 3)):
         assert run(f"{line} -o cube{number}.nc --samples {samples}") == 0
@@ -269,3 +270,5 @@ def test_calibrate_stores_an_interval_that_reconstruct_uses(
         assert cube.upper is not None
         assert "calibrated on 6 scenes" in cube.attrs["interval"]
     assert run("calibrate tiny.safetensors -o honest.safetensors") == 2
+    assert run("calibrate tiny.safetensors -o other.safetensors --ways 3") == 2
+    assert run("calibrate tiny.safetensors -o other.safetensors --misplaced 1.5") == 2

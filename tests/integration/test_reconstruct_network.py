@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from prismask.errors import WeightsError
 from prismask.inference.bands import BandAdapter
-from prismask.inference.calibration import calibrate
+from prismask.inference.calibration import calibrate, misplaced
 from prismask.inference.engine import Engine
 from prismask.inference.single import reconstruct
 from prismask.models.network import Reconstructor
@@ -77,6 +78,51 @@ def test_ninety_percent_cover_ninety_percent(model: Reconstructor) -> None:
             assert "calibrated on 12 scenes" in cube.attrs["interval"]
         assert np.mean(inside) == pytest.approx(0.9, abs=0.03)
         assert min(inside) > 0.75
+
+
+def test_asked_twice_it_is_closer_and_its_error_bars_as_true(model: Reconstructor) -> None:
+    twice = copy.deepcopy(model)
+    twice.record["ways"] = 2
+    fitting = (scenes(range(100, 112)), masks(3, seed=7), CAMERA)
+    twice.record["interval"] = calibrate(Engine(twice, CPU, "float32"), *fitting)
+    assert "disagreement" in twice.record["interval"]["single"]["exponents"]
+    held_out = list(zip(scenes(range(300, 312)), masks(12, seed=11), strict=True))
+    inside: list[float] = []
+    scores: dict[str, list[float]] = {"once": [], "twice": []}
+    errors: dict[str, list[float]] = {"once": [], "twice": []}
+    for truth, mask in held_out:
+        for name, network in (("once", model), ("twice", twice)):
+            cube = reconstruct(*_shot(truth, mask), CAMERA, model=network)
+            assert cube.lower is not None
+            assert cube.upper is not None
+            true = truth.numpy()
+            outside = np.maximum(cube.lower - true, 0) + np.maximum(true - cube.upper, 0)
+            # Width, and ten widths for each value outside by as much: smallest for the true 90 %.
+            scores[name].append(float((cube.upper - cube.lower + 20 * outside).mean()))
+            errors[name].append(_rmse(cube, truth))
+        inside.append(float((outside == 0).mean()))
+    assert np.mean(inside) == pytest.approx(0.9, abs=0.03)
+    assert np.mean(errors["twice"]) < np.mean(errors["once"])
+    assert np.mean(scores["twice"]) < np.mean(scores["once"])
+
+
+def test_error_bars_that_have_seen_wrong_masks_are_wider(model: Reconstructor) -> None:
+    fitting = (Engine(model, CPU, "float32"), scenes(range(100, 112)), masks(3, seed=7), CAMERA)
+    right, none, wrong = (
+        calibrate(*fitting, fault=fault)["single"]
+        for fault in (None, misplaced(0.0), misplaced(0.5))
+    )
+    assert right["about"]["faults"] is False
+    assert wrong["about"]["faults"] is True
+    [truth], [mask] = scenes(range(300, 301)), masks(1, seed=11)
+    widths = []
+    for fitted in (none, wrong):
+        model_like = copy.deepcopy(model)
+        model_like.record["interval"] = {"single": fitted}
+        cube = reconstruct(*_shot(truth, mask), CAMERA, model=model_like)
+        assert cube.upper is not None
+        widths.append(float((cube.upper - cube.values).mean()))
+    assert widths[1] > widths[0]
 
 
 def test_error_bars_grow_where_errors_do(model: Reconstructor) -> None:

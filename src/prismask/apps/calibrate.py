@@ -32,6 +32,8 @@ def calibrate(
     size: int = SIZE,
     samples: int = 8,
     noise_std: float = 0.0,
+    misplaced: float = 0.0,
+    ways: int | None = None,
     seed: int = 0,
     device: str = "auto",
     overwrite: Annotated[bool, Parameter(negative="")] = False,
@@ -55,6 +57,13 @@ def calibrate(
         Masks drawn from the posterior, for the interval that goes with --samples; 0: none.
     noise_std
         Largest noise of the snapshots; each gets a strength between 0 and this.
+    misplaced
+        Share of snapshots (0 to 1) whose mask lies up to a pixel beside its calibration, as those
+        of real cameras do after a while.
+    ways
+        How often the network is asked, from now on: 1, or 2 (also mirrored across the dispersion:
+        the mean of both is better, and where they differ the error bars grow). [default: as the
+        weights say]
     seed
         Seed of masks, noise and samples.
     device
@@ -63,16 +72,22 @@ def calibrate(
         Replace the output if it exists.
     """
     from prismask.inference.calibration import calibrate as fit
+    from prismask.inference.calibration import misplaced as aside
     from prismask.inference.engine import Engine
     from prismask.models.catalogue import load_model
     from prismask.models.devices import choose_device
     from prismask.models.trained import trained_camera
+    from prismask.models.ways import ways_of
     from prismask.scenes.atomic import refuse_existing
 
     refuse_existing(out, overwrite)
     if samples == 1 or samples < 0 or masks < 1:
         raise ConfigError("--samples is 0 or at least 2, and --masks at least 1.")
+    if not 0 <= misplaced <= 1:
+        raise ConfigError(f"--misplaced is a share between 0 and 1, not {misplaced:g}.")
     model = load_model(weights)
+    if ways is not None:
+        model.record["ways"] = ways_of({"ways": ways})
     camera = trained_camera(model.record)
     scenes, apertures, about = _validation(data, model.record, camera, masks, size)
     engine = Engine(model, choose_device(device))
@@ -87,10 +102,11 @@ def calibrate(
             scene_of=[place % different for place in range(len(scenes))],
             samples=samples,
             noise_std=(0.0, noise_std),
+            fault=aside(misplaced) if misplaced else None,
             seed=seed,
             progress=report("calibrating"),
         )
-    _write(engine, weights, {**interval, **about}, out, overwrite)
+    _write(engine, weights, {**interval, **about, "misplaced": misplaced}, out, overwrite)
     for kind in ("single", "sampled"):
         if kind in interval:
             say(f"{kind}: {_line(interval[kind])}")

@@ -4,6 +4,7 @@ A contender is named as
 
     srn-looks.m2m                     weights that come with the package
     srn-looks.m2m:adapt=60            the same, learning every scene first for 60 steps
+    srn-looks.m2m:ways=1              the same, asked one way round (`models.ways`)
     runs/mine/weights.safetensors     a weights file, or the run folder that holds one
     srn  or  srn:mask_posterior=gst   a network with fresh, seeded weights
     gap-tv  or  gap-tv:iterations=30  a solver
@@ -29,6 +30,7 @@ from prismask.checks import nearest
 from prismask.errors import ConfigError, DataMissingError
 from prismask.models.catalogue import shipped
 from prismask.models.registry import create_model, list_models
+from prismask.models.ways import ways_of
 from prismask.models.weights import load_weights, read_record, tensors_hash
 from prismask.optics.camera import CASSI
 from prismask.solvers import create_solver, list_solvers
@@ -155,7 +157,11 @@ def build_contender(entry: Entry, bands: int, seed: int) -> Contender:
     if entry.kind == "weights":
         model: Any = load_weights(entry.what)
         adapt = int(entry.options.get("adapt", 0))
-        identity = str(entry.record["sha256"]) + (f", learning for {adapt} steps" if adapt else "")
+        model.record["ways"] = ways = ways_of({**model.record, **entry.options})
+        identity = str(entry.record["sha256"])
+        identity += f", asked {ways} ways" * (ways > 1) + f", learning for {adapt} steps" * bool(
+            adapt
+        )
     elif entry.kind == "untrained":
         model = create_model(entry.what, bands=bands, seed=seed, **entry.options).eval()
         identity = tensors_hash(model.state_dict())
@@ -199,17 +205,19 @@ def _entry(model: Any, label: str | None) -> Entry:
             f"Names: {', '.join(known)}; a weights file ends in .safetensors."
         )
     record = read_record(path)
-    _check_adapt(options, str(model))
+    _check_trained(options, str(model))
     called = str(record.get("name") or path.stem) + (f":{options_text}" if options else "")
     return Entry(label or called, "weights", path, options, record)
 
 
-def _check_adapt(options: Mapping[str, Any], model: str) -> None:
+def _check_trained(options: Mapping[str, Any], model: str) -> None:
     steps = options.get("adapt", 0)
-    if set(options) - {"adapt"} or type(steps) is not int or steps < 0:
+    if set(options) - {"adapt", "ways"} or type(steps) is not int or steps < 0:
         raise ConfigError(
-            f"{model}: trained weights take one option, adapt=STEPS: how long they learn a scene."
+            f"{model}: trained weights take the options adapt=STEPS, how long they learn a scene, "
+            "and ways=1 or 2, how often they are asked."
         )
+    ways_of(options)
 
 
 def _options(text: str, model: str) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class _Search:
         cubes, left = [], []
         for seen, piece in zip(self.seen, self.pieces, strict=True):
             code = place.by_band(self._code(moved, piece), self.camera).clamp(0, 1)
-            cubes.append(self.engine.network(seen, code, self.camera, self.noise))
+            cubes.append(self.engine.network.once(seen, code, self.camera, self.noise))
             left.append(self._relative(seen - self.camera.forward(cubes[-1], code)))
         self.runs += 1
         if self.progress is not None:

@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.inference.engine import Engine, Progress
+from prismask.inference.engine import Engine, Estimate, Progress
 from prismask.inference.intervals import (
     Interval,
-    band_features,
+    cube_features,
     fit_interval,
-    residual_planes,
 )
 from prismask.inference.strips import project, throughput
 from prismask.optics.camera import CASSI
+from prismask.optics.faults import Shift
 from prismask.optics.sensor import add_gaussian
 
 VALUES_A_PAIR = 20_000
@@ -25,6 +25,21 @@ VALUES_A_PAIR = 20_000
 
 Fault = Callable[[Tensor, torch.Generator], Tensor]
 """The true mask `(1, 1|C, H, W)` → the one that the network is given."""
+
+FARTHEST = 1.0
+"""Most pixels, down and across, by which `misplaced` moves a mask."""
+
+
+def misplaced(share: float) -> Fault:
+    """Some of the masks beside their place, as those of real cameras are after a while."""
+
+    def move(mask: Tensor, generator: torch.Generator) -> Tensor:
+        chance, down, right = torch.rand(3, generator=generator).tolist()
+        if chance >= share:
+            return mask
+        return Shift(FARTHEST * (2 * down - 1), FARTHEST * (2 * right - 1)).apply(mask)
+
+    return move
 
 
 @torch.inference_mode()
@@ -73,8 +88,7 @@ def calibrate(
             for kind in kinds:
                 drawn = samples if kind == "sampled" else 0
                 found = engine.run(snapshot, given, camera, samples=drawn, seed=seed + done)
-                pools[kind].add(found.values, found.std, scene, snapshot, given, camera,
-                                number, generator)  # fmt: skip
+                pools[kind].add(found, scene, snapshot, given, camera, number, generator)
             done += 1
             if progress is not None:
                 progress(done, total, {})
@@ -94,8 +108,7 @@ class _Pool:
 
     def add(
         self,
-        values: Tensor,
-        std: Tensor | None,
+        found: Estimate,
         truth: Tensor,
         snapshot: Tensor,
         mask: Tensor,
@@ -103,14 +116,13 @@ class _Pool:
         number: int,
         generator: torch.Generator,
     ) -> None:
-        """Keep a part of one reconstruction `values (C, H, W)`."""
-        residual = snapshot - project(values, mask, camera)
-        planes = residual_planes(residual, throughput(mask, camera), camera)
+        """Keep a part of one reconstruction."""
+        residual = snapshot - project(found.values, mask, camera)
+        light = throughput(mask, camera)
         each = max(1, VALUES_A_PAIR // camera.bands)
-        for band in range(camera.bands):
-            spread = None if std is None else std[band]
-            features = band_features(values[band], planes[band], spread)
-            error = (values[band] - truth[band]).flatten()
+        by_band = cube_features(found.values, residual, light, camera, found.spreads)
+        for band, features in enumerate(by_band):
+            error = (found.values[band] - truth[band]).flatten()
             chosen = torch.randint(error.numel(), (each,), generator=generator)
             self.errors.append(error[chosen])
             for name, plane in features.items():

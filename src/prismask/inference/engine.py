@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from prismask.inference.drawn_masks import draw_masks, mean_mask
+from prismask.inference.intervals import SPREADS
 from prismask.inference.passes import Passes, half_error
 from prismask.inference.tiling import Tiling, tiles_by_strip
 from prismask.models.fast import FastReconstructor, Precision
@@ -40,8 +41,16 @@ class Estimate:
     """Lower quantile over the samples."""
     upper: Tensor | None = None
     """Upper quantile."""
+    disagreement: Tensor | None = None
+    """How far the answers of a network are apart that is asked more than once (`models.ways`)."""
     precision: str = "float32"
     """What the backbone computed in."""
+
+    @property
+    def spreads(self) -> dict[str, Tensor]:
+        """What there is of `intervals.SPREADS`."""
+        found = {name: getattr(self, name) for name in SPREADS}
+        return {name: spread for name, spread in found.items() if spread is not None}
 
 
 class Engine:
@@ -112,7 +121,7 @@ class Engine:
         size = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
         # A GPU puts the frame together itself and sends it over once.
         home = self.device if self.device.type == "cuda" else "cpu"
-        frames = [torch.zeros(camera.bands, *size, device=home) for _ in range(passes.outputs)]
+        frames = [torch.zeros(camera.bands, *size, device=home) for _ in passes.outputs]
         tiling = self._tiling_for(samples if levels else 0, size, camera)
         strips = list(tiles_by_strip(size, camera, tiling, not self.model.can_tile_backbone))
         total, done = sum(len(tiles) for tiles in strips), 0
@@ -124,8 +133,7 @@ class Engine:
                 done += 1
                 if progress is not None:
                     progress(done, total, {})
-        frames = [frame.cpu() for frame in frames]
-        named = dict(zip(("values", "std", "lower", "upper"), frames, strict=False))
+        named = {name: frame.cpu() for name, frame in zip(passes.outputs, frames, strict=True)}
         return Estimate(**named, precision=str(network.dtype).removeprefix("torch."))
 
     def _tiling_for(self, kept: int, size: tuple[int, int], camera: CASSI) -> Tiling:

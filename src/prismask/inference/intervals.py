@@ -4,11 +4,12 @@ calibration.
 The scale of the error of a value is predicted from what is known without the truth, as a product
 of powers (a linear model of logarithms):
 
-    scale = e^(a_band) · brightness^b₁ · gradient^b₂ · residual^b₃ · std^b₄
+    scale = e^(a_band) · brightness^b₁ · gradient^b₂ · residual^b₃ · std^b₄ · disagreement^b₅
 
 where brightness and gradient are those of the estimate around the pixel, residual is how badly
-the re-projected cube explains the snapshot there, and std is the spread over mask samples (left
-out when there are none). The exponents are fitted by least squares to log |error| on one half of
+the re-projected cube explains the snapshot there, std is the spread over mask samples, and
+disagreement that of the answers of a network that is asked more than once (the last two are left
+out where there are none). The exponents are fitted by least squares to log |error| on one half of
 the validation scenes. On the other half the quantile q of |error| / scale is read off, and the
 interval is estimate ± q · scale (split conformal prediction with a local scale).
 
@@ -20,6 +21,7 @@ scenes and masks, not of pixels; the spread of coverage over the scenes is store
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,6 +38,8 @@ FLOOR = 1e-3
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Coverages whose quantiles are stored."""
 FEATURES = ("brightness", "gradient", "residual")
+SPREADS = ("std", "disagreement")
+"""Features that only some estimates have."""
 LEAST_LIGHT = 0.1
 """Throughput by which a residual is divided at least; at the ends of the dispersion it is 0."""
 WINDOW = 5
@@ -49,11 +53,16 @@ class Interval:
     bands: tuple[float, ...]
     """a_band, one for each band."""
     exponents: dict[str, float]
-    """b of each feature; has `std` if samples are needed."""
+    """b of each feature; names a spread (`SPREADS`) if that is needed."""
     quantiles: dict[float, float]
     """Coverage → q."""
     about: dict[str, Any] = field(default_factory=dict)
     """What it was fitted on, and the coverage by scene."""
+
+    @property
+    def spreads(self) -> set[str]:
+        """What it needs of `SPREADS`."""
+        return set(self.exponents) & set(SPREADS)
 
     def half_width(self, features: dict[str, Tensor], band: int, level: float) -> Tensor:
         """q · scale for one band; each feature is `(…, H, W)`."""
@@ -91,26 +100,48 @@ class Interval:
             raise WeightsError(
                 f"the interval stored with the weights is damaged: {error}."
             ) from error
-        unknown = set(made.exponents) - {*FEATURES, "std"}
+        unknown = set(made.exponents) - {*FEATURES, *SPREADS}
         if unknown or len(made.bands) != bands:
             raise WeightsError(
                 f"the interval stored with the weights is for {len(made.bands)} bands and "
                 f"{sorted(made.exponents)}; the network has {bands} bands and this version knows "
-                f"{sorted((*FEATURES, 'std'))}. Calibrate again."
+                f"{sorted((*FEATURES, *SPREADS))}. Calibrate again."
             )
         return made
 
 
+def cube_features(
+    estimate: Tensor, residual: Tensor, light: Tensor, camera: CASSI, spreads: Mapping[str, Tensor]
+) -> Iterator[dict[str, Tensor]]:
+    """Features of each band of `estimate (C, H, W)`.
+
+    residual: what it leaves of the snapshot, `(H, L)`; light: the throughput `(H, L)` of the mask;
+    spreads: what there is of `SPREADS`, each `(C, H, W)`.
+    """
+    planes = residual_planes(residual, light, camera)
+    for band, values in enumerate(estimate):
+        here = {name: spread[band] for name, spread in spreads.items()}
+        yield band_features(values, planes[band], **here)
+
+
 def band_features(
-    estimate: Tensor, residual: Tensor, std: Tensor | None = None
+    estimate: Tensor,
+    residual: Tensor,
+    std: Tensor | None = None,
+    disagreement: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """Features of one band: `estimate`, its share of the `residual` and its `std`, all `(H, W)`."""
+    """Features of one band: `estimate`, its share of the `residual`, its spreads, all `(H, W)`."""
     features = {
         "brightness": _average(estimate.abs()),
         "gradient": _average(_slope(estimate)),
         "residual": _average(residual.abs()),
     }
-    return features if std is None else {**features, "std": std}
+    if std is not None:
+        features["std"] = std
+    if disagreement is not None:
+        # Two answers can be equal by chance, and nothing follows from that for the pixel.
+        features["disagreement"] = _average(disagreement)
+    return features
 
 
 def residual_planes(residual: Tensor, light: Tensor, camera: CASSI) -> Tensor:

@@ -16,11 +16,12 @@ from prismask.inference.alignment import Alignment, align_mask
 from prismask.inference.bands import NOTICEABLE, BandAdapter
 from prismask.inference.checks import TYPICAL_LEVEL, Finding, network_gain
 from prismask.inference.engine import Engine, Estimate
-from prismask.inference.intervals import Interval, band_features, residual_planes
+from prismask.inference.intervals import Interval, cube_features
 from prismask.inference.learned import Learned, learn
 from prismask.inference.settings import Settings
 from prismask.inference.strips import project, throughput
 from prismask.inference.turning import Turn
+from prismask.models.ways import ways_of
 from prismask.optics.camera import CASSI
 from prismask.solvers import create_solver
 
@@ -131,7 +132,12 @@ class NetworkMethod:
 
     def identity(self) -> dict[str, Any]:
         """The hash of the weights and of the interval stored with them."""
-        return {"method": "network", "weights": self._hash, "interval": self.record.get("interval")}
+        return {
+            "method": "network",
+            "weights": self._hash,
+            "ways": ways_of(self.record),
+            "interval": self.record.get("interval"),
+        }
 
     @property
     def _hash(self) -> str:
@@ -262,15 +268,14 @@ def with_interval(
 ) -> Estimate:
     """The estimate with calibrated ends; light is not negative, so neither is the lower end."""
     residual = signal - project(estimate.values, mask, camera)
-    planes = residual_planes(residual, throughput(mask, camera), camera)
+    light = throughput(mask, camera)
     lower, upper = torch.empty_like(estimate.values), torch.empty_like(estimate.values)
-    for band, values in enumerate(estimate.values):
-        std = None if estimate.std is None else estimate.std[band]
-        features = band_features(values, planes[band], std)
-        width = interval.half_width(features, band, level)
+    by_band = cube_features(estimate.values, residual, light, camera, estimate.spreads)
+    for band, features in enumerate(by_band):
+        values, width = estimate.values[band], interval.half_width(features, band, level)
         lower[band] = torch.maximum(values - width, values.clamp_max(0))
         upper[band] = values + width
-    return Estimate(estimate.values, estimate.std, lower, upper, estimate.precision)
+    return replace(estimate, lower=lower, upper=upper)
 
 
 def _scale_findings(gain: float) -> list[Finding]:

@@ -11,7 +11,7 @@ from prismask.inference.tiling import Span, Tile, cut, strip
 from prismask.inference.uncertainty import RunningMoments, quantiles
 from prismask.models.fast import FastReconstructor
 from prismask.models.inputs import network_input
-from prismask.models.network import run_backbone
+from prismask.models.ways import combined, run_ways
 from prismask.optics.camera import CASSI
 
 PROBE = 96
@@ -47,11 +47,12 @@ class Passes:
     A strip by itself would be judged by what happens to lie in it."""
 
     @property
-    def outputs(self) -> int:
-        """Results of a tile: the cube; with samples their mean, spread and perhaps quantiles."""
-        if not self.sampled:
-            return 1
-        return 2 if self.levels is None else 4
+    def outputs(self) -> tuple[str, ...]:
+        """Results of a tile, by the names that `engine.Estimate` gives them."""
+        spread = ("std",) if self.sampled else ()
+        ends = () if self.levels is None else ("lower", "upper")
+        apart = ("disagreement",) if self.network.ways > 1 else ()
+        return ("values", *spread, *ends, *apart)
 
     def strip(self, measurement: Tensor, masks: Tensor, tile: Tile) -> Strip:
         """What the strip of `tile` shares, cut from `measurement (1, H, L)` and the masks."""
@@ -60,29 +61,38 @@ class Passes:
         return Strip(seen, codes, planes)
 
     def run(self, piece: Strip, tile: Tile) -> list[Tensor]:
-        """The results of a tile, each `(C, h, w)` float32."""
+        """The results of a tile, each `(C, h, w)` float32, in the order of `outputs`."""
         if piece.planes is not None:
-            return [self._pass(piece, piece.masks, piece.planes, tile)]
-        moments, kept = RunningMoments(), []
+            cube, apart = self._pass(piece, piece.masks, piece.planes, tile)
+            return [cube] if apart is None else [cube, apart]
+        moments, between, kept = RunningMoments(), RunningMoments(), []
         for number in range(len(piece.masks)):
             mask = piece.masks[number : number + 1].to(self.network.device)
-            result = self._pass(piece, mask, self._planes(piece.measurement, mask), tile)
-            moments.add(result)
+            cube, apart = self._pass(piece, mask, self._planes(piece.measurement, mask), tile)
+            moments.add(cube)
+            if apart is not None:
+                between.add(apart)
             if self.levels is not None:
-                kept.append(result.half())
-        results = [moments.mean, moments.std]
-        return results if self.levels is None else [*results, *quantiles(kept, self.levels)]
+                kept.append(cube.half())
+        ends = [] if self.levels is None else quantiles(kept, self.levels)
+        last = [between.mean] if between.count else []
+        return [moments.mean, moments.std, *ends, *last]
 
     def _planes(self, measurement: Tensor, mask: Tensor) -> Tensor:
         return network_input(self.network.model.inputs, measurement, mask, self.camera, self.noise)
 
-    def _pass(self, piece: Strip, mask: Tensor, planes: Tensor, tile: Tile) -> Tensor:
+    def _pass(
+        self, piece: Strip, mask: Tensor, planes: Tensor, tile: Tile
+    ) -> tuple[Tensor, Tensor | None]:
+        """The mean of the network's answers, and how far they are apart."""
         # Contiguous first: a cut is a view, and convolutions would copy it in a worse layout.
         given = cut(planes, tile, self.camera).to(self.network.dtype)
         given = given.contiguous(memory_format=torch.channels_last)
         # A backbone that contains the camera is only ever given whole strips.
-        result = run_backbone(self.network.backbone, given, piece.measurement, mask, self.camera)
-        return result[0].float()
+        answers = run_ways(
+            self.network.backbone, given, piece.measurement, mask, self.camera, self.network.ways
+        )[:, 0].float()
+        return combined(answers)
 
 
 def half_error(

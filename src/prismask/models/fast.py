@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from prismask.models.inputs import Noise, network_input
-from prismask.models.network import Reconstructor, run_backbone, wants_physics
+from prismask.models.network import Reconstructor
 from prismask.models.replay import Replayed
+from prismask.models.ways import combined, run_ways, ways_of
 from prismask.optics.camera import CASSI, as_mask_batch
 
 Precision = Literal["auto", "float32", "half"]
@@ -52,30 +53,48 @@ class FastReconstructor:
             backbone = backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.backbone = backbone
         self.record: dict[str, Any] = self.model.record
+        self.ways = ways_of(self.record)
         self._replayed = Replayed()
 
     @torch.inference_mode()
     def __call__(
         self, measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise = None
     ) -> Tensor:
-        """`measurement (B, H, L)` → cube `(B, C, H, W)`, float32."""
+        """`measurement (B, H, L)` → cube `(B, C, H, W)`, float32: the mean of all answers."""
         mean = self.model.posterior.mean(as_mask_batch(mask))
         return self.reconstruct(measurement, mean, camera, noise)
+
+    @torch.inference_mode()
+    def once(self, measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise = None) -> Tensor:
+        """The first answer alone, for work in which many cubes are made and thrown away."""
+        mean = self.model.posterior.mean(as_mask_batch(mask))
+        return self.answers(measurement, mean, camera, noise, ways=1)[0]
 
     @torch.inference_mode()
     def reconstruct(
         self, measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise = None
     ) -> Tensor:
         """f_θ(y, m') for exactly this mask."""
+        return combined(self.answers(measurement, mask, camera, noise))[0]
+
+    @torch.inference_mode()
+    def answers(
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise: Noise = None,
+        ways: int | None = None,
+    ) -> Tensor:
+        """Every answer for exactly this mask, `(ways, B, C, H, W)`; ways: None for all."""
+        asked = ways or self.ways
         seen = network_input(self.model.inputs, measurement, mask, camera, noise)
         seen = seen.to(self.dtype, memory_format=torch.channels_last)
-        if wants_physics(self.backbone):
-            run = partial(_run_with_physics, self.backbone, camera)
-            return self._replayed(run, camera, seen, measurement, mask).float()
-        return self._replayed(self.backbone, None, seen).float()
+        run = partial(_run, self.backbone, camera, asked)
+        return self._replayed(run, (camera, asked), seen, measurement, mask).float()
 
 
-def _run_with_physics(
-    backbone: nn.Module, camera: CASSI, seen: Tensor, measurement: Tensor, mask: Tensor
+def _run(
+    backbone: nn.Module, camera: CASSI, ways: int, seen: Tensor, measurement: Tensor, mask: Tensor
 ) -> Tensor:
-    return run_backbone(backbone, seen, measurement, mask, camera)
+    return run_ways(backbone, seen, measurement, mask, camera, ways)

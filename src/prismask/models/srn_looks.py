@@ -10,11 +10,6 @@ The camera is exact for any mask, so less of it has to be learned. The first con
 near zero: an SRN given looks computes what it computed before, and its training can go on. So does
 one that looks twice as often (`halfway`): looks in between come last in the list, the others keep
 their weights.
-
-A snapshot mirrored across the dispersion is the snapshot of the mirrored scene behind the mirrored
-mask. The network does not know that; asked both ways (`mirror`) it is, in the mean, closer to the
-truth than either way, for twice the time: 0.28 dB on validation scenes shown twice as large
-(results/validate.py --enlarge 2, with and without --mirror).
 """
 
 from __future__ import annotations
@@ -75,10 +70,8 @@ class LookingSRN(SRN):
         looks: int = 4,
         halfway: bool = False,
         start: str = "torch",
-        mirror: bool = False,
     ) -> None:
         super().__init__(planes, bands, width, blocks, start)
-        self.mirror = mirror
         most = blocks // 2 if halfway else blocks
         if not 1 <= looks <= most:
             raise ConfigError(
@@ -97,14 +90,6 @@ class LookingSRN(SRN):
         self, x: Tensor, measurement: Tensor, mask: Tensor, camera: CASSI
     ) -> Tensor:
         """`(B, planes, H, W)` and the snapshot → cube `(B, C, H, W)`."""
-        cube = self._seen_once(x, measurement, mask, camera)
-        if self.training or not self.mirror:
-            return cube
-        across = -2 if camera.axis == "width" else -1
-        planes, snapshot, code = (given.flip(across) for given in (x, measurement, mask))
-        return (cube + self._seen_once(planes, snapshot, code, camera).flip(across)) / 2
-
-    def _seen_once(self, x: Tensor, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
         gram = camera.gram_bound(mask) + DARK
         shallow = features = conv_aligned(self.head, x)
         looks = dict(zip(self.places, self.looks, strict=True))

@@ -63,10 +63,24 @@ def test_weights_that_learn_each_scene(tmp_path: Path) -> None:
     torch.testing.assert_close(after[1:], alone)
 
 
-@pytest.mark.parametrize("options", ["adapt=x", "adapt=-1", "adapt=2.5", "iterations=3", "adapt"])
+def test_weights_are_asked_as_often_as_they_say_or_one_wants(tmp_path: Path) -> None:
+    file = weights(tmp_path / "weights.safetensors", name="mine", ways=2)
+    entries = read_entries([str(file), f"{file}:ways=2", f"{file}:ways=1"])
+    own, twice, once = (build_contender(entry, BANDS, 0) for entry in entries)
+    assert own.identity == twice.identity != once.identity
+    mask = torch.rand(1, 1, 16, 16, generator=torch.Generator().manual_seed(1))
+    scene = torch.rand(1, BANDS, 16, 16, generator=torch.Generator().manual_seed(2))
+    measurement = CAMERA.forward(scene, mask)
+    cubes = [one.build(torch.device("cpu"))(measurement, mask, CAMERA) for one in (own, once)]
+    assert not torch.allclose(*cubes)
+
+
+@pytest.mark.parametrize(
+    "options", ["adapt=x", "adapt=-1", "adapt=2.5", "iterations=3", "adapt", "ways=3", "ways=x"]
+)
 def test_trained_weights_take_no_other_option(tmp_path: Path, options: str) -> None:
     file = weights(tmp_path / "weights.safetensors")
-    with pytest.raises(ConfigError, match=r"adapt=STEPS|no option"):
+    with pytest.raises(ConfigError, match=r"adapt=STEPS|no option|ways = "):
         read_entries(f"{file}:{options}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import torch
@@ -110,20 +110,3 @@ def test_it_does_not_shrink_into_srn(tmp_path: Path) -> None:
         fill_from(create_model("srn", **options), tmp_path / "w.safetensors")
     with pytest.raises(WeightsError, match="backbone 'srn-looks'"):
         fill_from(create_model("hssp", bands=5), tmp_path / "w.safetensors")
-
-
-@pytest.mark.parametrize("axis", ["width", "height"])
-def test_asked_both_ways_it_does_not_care_which(axis: Literal["width", "height"]) -> None:
-    camera = CASSI.from_step(4, 1.5, axis=axis)
-    across = -2 if axis == "width" else -1
-    generator = torch.Generator().manual_seed(2)
-    cube = torch.rand(2, 4, 17, 19, generator=generator)
-    mask = torch.rand(1, 1, *camera.mask_size((17, 19)), generator=generator)
-    options: dict[str, Any] = {"bands": 4, "seed": 0, "width": 8, "blocks": 4, "looks": 2}
-    model = create_model("srn-looks", mirror=True, **options).eval()
-    measurement = camera.forward(cube, mask)
-    mirrored = model(measurement.flip(across), mask.flip(across), camera).flip(across)
-    torch.testing.assert_close(model(measurement, mask, camera), mirrored)
-    plain = create_model("srn-looks", **options).eval()(measurement, mask, camera)
-    assert not torch.allclose(plain, mirrored)
-    torch.testing.assert_close(model.train()(measurement, mask, camera), plain)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from prismask.evaluation.calibration_checks import LEVELS, gaussian_factor
-from prismask.inference.intervals import Interval, band_features, residual_planes
+from prismask.inference.intervals import Interval, cube_features
 from prismask.inference.strips import project, throughput
 from prismask.optics.camera import CASSI
 
@@ -29,20 +29,20 @@ def interval_widths(
     measurement: Tensor,
     mask: Tensor,
     camera: CASSI,
-    std: Tensor | None = None,
+    spreads: Mapping[str, Tensor] | None = None,
     levels: Sequence[float] = LEVELS,
 ) -> tuple[Tensor, dict[float, Tensor]]:
     """Half widths by level around `estimate (C, H, W)`, and a std that stands for them.
 
-    measurement: `(1, H, L)`; mask: `(1, 1|C, H, W)`; std: over samples, for a sampled interval.
+    measurement: `(1, H, L)`; mask: `(1, 1|C, H, W)`; spreads: those that the interval needs.
     The interval has no std of its own: it is not Gaussian.
     """
     residual = measurement[0] - project(estimate, mask, camera)
-    planes = residual_planes(residual, throughput(mask, camera), camera)
+    light = throughput(mask, camera)
     widths = {level: torch.empty_like(estimate) for level in levels}
     scale = torch.empty_like(estimate)
-    for band, values in enumerate(estimate):
-        features = band_features(values, planes[band], None if std is None else std[band])
+    by_band = cube_features(estimate, residual, light, camera, spreads or {})
+    for band, features in enumerate(by_band):
         scale[band] = interval.half_width(features, band, SCALE_LEVEL)
         for level, width in widths.items():
             width[band] = scale[band] * (interval.quantile(level) / interval.quantile(SCALE_LEVEL))

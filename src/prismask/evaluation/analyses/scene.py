@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,7 +17,12 @@ from prismask.evaluation.analyses.blocks import (
 )
 from prismask.evaluation.analyses.correlation import correlation_distance, spectral_correlation
 from prismask.evaluation.analyses.intervals import interval_widths, stored_interval
-from prismask.evaluation.analyses.spread import Spread, spread_over_masks, spread_over_samples
+from prismask.evaluation.analyses.spread import (
+    Spread,
+    disagreement,
+    spread_over_masks,
+    spread_over_samples,
+)
 from prismask.evaluation.calibration_checks import Calibration
 from prismask.evaluation.conditions import Situation, photograph
 from prismask.evaluation.contenders import Method
@@ -98,6 +103,9 @@ def analyse_scene(
                 method, measurement, first_mask, camera, samples, generator
             )
         _check(scene, over_masks, over_samples, calibrations)
+        over_masks = replace(
+            over_masks, disagreement=disagreement(method, measurement, first_mask, camera)
+        )
         _check_intervals(work, label, scene, measurement, first_mask, over_masks, over_samples,
                          calibrations)  # fmt: skip
     return _result(scene, over_masks, over_samples)
@@ -137,19 +145,20 @@ def _check_intervals(
     over_samples: Spread | None,
     calibrations: Mapping[str, Calibration],
 ) -> None:
-    """Calibrated intervals, where the weights carry them."""
+    """Calibrated intervals, where the weights carry them and their spreads are known."""
     record = work.contenders[label].record
-    single, sampled = (stored_interval(record, kind) for kind in ("single", "sampled"))
-    if single is not None:
-        estimate = over_masks.first
-        std, widths = interval_widths(single, estimate, measurement, mask, work.camera)
-        calibrations["interval"].add(scene.name, estimate - scene.truth, std, widths)
-    if sampled is not None and over_samples is not None:
-        estimate = over_samples.mean
-        std, widths = interval_widths(
-            sampled, estimate, measurement, mask, work.camera, over_samples.std
-        )
-        calibrations["interval_sampled"].add(scene.name, estimate - scene.truth, std, widths)
+    apart = over_masks.disagreement
+    found = [("single", "interval", over_masks.first, {"disagreement": apart})]
+    if over_samples is not None:
+        spreads = {"std": over_samples.std, "disagreement": over_samples.disagreement}
+        found.append(("sampled", "interval_sampled", over_samples.mean, spreads))
+    for kind, source, estimate, spreads in found:
+        interval = stored_interval(record, kind)
+        known = {name: spread for name, spread in spreads.items() if spread is not None}
+        if interval is None or not interval.spreads <= set(known):
+            continue
+        std, widths = interval_widths(interval, estimate, measurement, mask, work.camera, known)
+        calibrations[source].add(scene.name, estimate - scene.truth, std, widths)
 
 
 def _result(scene: Scene, over_masks: Spread, over_samples: Spread | None) -> SceneResult:

@@ -11,8 +11,8 @@ the number of masks:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -21,6 +21,7 @@ from prismask.errors import ConfigError, DivergedError
 from prismask.evaluation.contenders import Method
 from prismask.inference.uncertainty import RunningMoments
 from prismask.models.fast import FastReconstructor
+from prismask.models.ways import combined
 from prismask.optics.camera import CASSI, as_mask_batch
 
 Photograph = Callable[[int, Tensor], Tensor]
@@ -39,6 +40,8 @@ class Spread:
     """Standard deviation over all, n − 1 in the denominator."""
     count: int
     """How many there were."""
+    disagreement: Tensor | None = None
+    """How far the answers to each were apart, in the mean, of a network asked more than once."""
 
     @property
     def pixel_std(self) -> Tensor:
@@ -77,7 +80,26 @@ def spread_over_samples(
         # the draws the same on every device.
         std = posterior.std(mask)
         draws = (_drawn(network, mask, std, generator) for _ in range(count))
-        return spread_of(network.reconstruct(measurement, one, camera)[0] for one in draws)
+        between = RunningMoments()
+
+        def cubes() -> Iterator[Tensor]:
+            for drawn in draws:
+                cube, apart = combined(network.answers(measurement, drawn, camera))
+                if apart is not None:
+                    between.add(apart[0])
+                yield cube[0]
+
+        found = spread_of(cubes())
+        return replace(found, disagreement=between.mean) if between.count else found
+
+
+def disagreement(method: Method, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor | None:
+    """How far the answers to `measurement (1, H, L)` are apart, where there are several."""
+    if not isinstance(method, FastReconstructor):
+        return None
+    mean = method.model.posterior.mean(as_mask_batch(mask))
+    apart = combined(method.answers(measurement, mean, camera))[1]
+    return None if apart is None else apart[0]
 
 
 def spread_of(cubes: Iterable[Tensor]) -> Spread:
