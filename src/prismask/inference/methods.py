@@ -244,6 +244,8 @@ class NetworkMethod:
             "precision": estimate.precision,
             "network_gain": seen.gain,
         }
+        if ways_of(self.record) > 1:
+            attrs["asked"] = "both ways round, the mean is given"
         if seen.turn.text:
             attrs["frame_for_network"] = seen.turn.text
         if seen.adapter.is_needed:
