@@ -40,10 +40,10 @@ def make_validation(
         relative to the cube's range), and selection looks at that as well.
     """
     cubes = validation_cubes(scenes, size)
-    fabricated = _fabricated(cubes, camera, masks)
+    fabricated = fabricated_masks(cubes, camera, masks)
     groups = {"fabricated": (fabricated, 0.0)}
     if region is not None:
-        groups["seen"] = (_crops(region, cubes, camera, masks), 0.0)
+        groups["seen"] = (region_masks(region, cubes, camera, masks), 0.0)
     if noise_std > 0:
         groups["noisy"] = (fabricated, noise_std)
 
@@ -101,14 +101,16 @@ def estimated(model: Any, measurement: Tensor, mask: Tensor, camera: CASSI, half
     return cube.float()
 
 
-def _fabricated(cubes: Tensor, camera: CASSI, count: int) -> Tensor:
+def fabricated_masks(cubes: Tensor, camera: CASSI, count: int) -> Tensor:
+    """Masks `(count, 1, h, w)` of instruments that nobody trained on."""
     generator = torch.Generator().manual_seed(SEED)
     size = camera.mask_size((cubes.shape[-2], cubes.shape[-1]))
     made = [fabricate_mask(size, generator, random_aperture(generator)) for _ in range(count)]
     return torch.stack(made)[:, None].to(cubes.device)
 
 
-def _crops(region: Tensor, cubes: Tensor, camera: CASSI, count: int) -> Tensor:
+def region_masks(region: Tensor, cubes: Tensor, camera: CASSI, count: int) -> Tensor:
+    """Crops `(count, 1, h, w)` of the masks that training knows; one, if no other fits."""
     generator = torch.Generator().manual_seed(SEED + 1)
     height, width = camera.mask_size((cubes.shape[-2], cubes.shape[-1]))
     free_rows, free_columns = region.shape[0] - height, region.shape[1] - width
