@@ -221,6 +221,29 @@ def test_calibrated_intervals_of_the_weights_are_checked(
         assert checks["draws"] is None
 
 
+def test_intervals_that_want_two_answers_get_them(
+    results: Path, tiny: Path, tmp_path: Path
+) -> None:
+    """With samples and without; a network that learns each scene says nothing about its answers."""
+    source = load_weights(results / "runs" / "many-to-many" / "weights.safetensors")
+    plain = {"bands": [0.0] * BANDS, "quantiles": dict.fromkeys(("0.5", "0.8", "0.9", "0.95"), 1.0)}
+    single = {**plain, "exponents": {"disagreement": 1.0}}
+    sampled = {**plain, "exponents": {"disagreement": 0.5, "std": 0.5}}
+    intervals = {"single": single, "sampled": sampled}
+    path = tmp_path / "w.safetensors"
+    save_weights(source, path, {**source.record, "ways": 2, "interval": intervals})
+    models = {"twice": str(path), "once": f"{path}:ways=1", "learning": f"{path}:adapt=1"}
+    found = analyse(models, tiny, tmp_path / "a", masks=2, samples=2, figures=False)
+    sources = {
+        name: set(found["models"][name]["groups"][GROUPS[0]]["uncertainty"]) for name in models
+    }
+    assert sources["twice"] == {"masks", "samples", "interval", "interval_sampled"}
+    assert sources["once"] == {"masks", "samples"}
+    assert sources["learning"] == {"masks"}
+    checked = found["models"]["twice"]["groups"][GROUPS[0]]["uncertainty"]["interval"]
+    assert 0 < checked["coverage"][0]["observed"] < 1
+
+
 # --- the report ----------------------------------------------------------------------------------
 
 
