@@ -159,9 +159,10 @@ def build_contender(entry: Entry, bands: int, seed: int) -> Contender:
         adapt = int(entry.options.get("adapt", 0))
         model.record["ways"] = ways = ways_of({**model.record, **entry.options})
         identity = str(entry.record["sha256"])
-        identity += f", asked {ways} ways" * (ways > 1) + f", learning for {adapt} steps" * bool(
-            adapt
-        )
+        if ways > 1:
+            identity += f", asked {ways} ways"
+        if adapt:
+            identity += f", learning for {adapt} steps"
     elif entry.kind == "untrained":
         model = create_model(entry.what, bands=bands, seed=seed, **entry.options).eval()
         identity = tensors_hash(model.state_dict())
