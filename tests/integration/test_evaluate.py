@@ -31,6 +31,7 @@ from prismask.errors import (
     OverlapError,
     ShapeError,
 )
+from prismask.evaluation.contenders import build_contender, read_entries
 from prismask.evaluation.runner import evaluate
 from prismask.evaluation.runs import read_run
 from prismask.evaluation.tables import COLUMNS, read_table, write_parquet
@@ -254,6 +255,30 @@ def test_another_run_is_not_mixed_in(tiny: Path, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{", encoding="utf-8")
     with pytest.raises(FormatError, match="not JSON"):
         evaluate([SMALL], metrics=("sam",), resume=True, **options)
+    (tmp_path / "run.json").unlink()
+    for resume in (False, True):
+        with pytest.raises(OutputExistsError, match=r"no run\.json that says of what"):
+            evaluate([SMALL], metrics=("sam",), noise=0.2, resume=resume, **options)
+
+
+def test_a_label_means_the_same_in_all_sessions(tiny: Path, tmp_path: Path) -> None:
+    """Also in one that did not name it, and for objects that differ in what they hold."""
+    options: dict[str, Any] = {"data": tiny, "out": tmp_path, "trials": 1, "timing": False}
+    planted = Planted(tiny)
+    evaluate({"x": "gap-tv:iterations=1", "p": planted}, **options)
+    evaluate("y=gap-tv:iterations=2", resume=True, **options)
+    evaluate({"x": "gap-tv:iterations=1", "p": planted}, resume=True, **options)
+    with pytest.raises(ConfigError, match="started with another 'x'"):
+        evaluate("x=gap-tv:iterations=3", resume=True, **options)
+    with pytest.raises(ConfigError, match="started with another 'p'"):
+        evaluate({"p": Planted(tiny, more=1.0)}, resume=True, **options)
+    layer, same, other = (torch.nn.Conv2d(1, 1, 1) for _ in range(3))
+    same.load_state_dict(layer.state_dict())
+    names = [
+        build_contender(read_entries({"net": one})[0], 4, 0).identity
+        for one in (layer, same, other)
+    ]
+    assert names[0] == names[1] != names[2]
 
 
 @pytest.mark.slow

@@ -69,6 +69,21 @@ def test_curves_start_at_nothing_wrong_and_fall(tiny: Path, tmp_path: Path) -> N
         assert words in found.markdown
 
 
+def test_noise_is_on_the_whole_curve(tiny: Path) -> None:
+    sizes = {"shift": (0.01,), "measurement_noise": (0.5,)}
+    faults = tuple(sizes)
+    clean, noisy = (
+        list(stress([SOLVER], data=tiny, trials=1, faults=faults, sizes=sizes, noise=noise,
+                    metrics=("psnr_paper",)).rows())
+        for noise in (0.0, 0.1)
+    )  # fmt: skip
+    for size in (0.0, 0.01):
+        where = {"fault": "shift", "size": size, "group": OTHER}
+        assert mean(noisy, **where) < mean(clean, **where) - 1
+    alone = {"fault": "measurement_noise", "size": 0.5, "group": OTHER}
+    assert mean(noisy, **alone) == mean(clean, **alone), "a fault's own noise is the noise"
+
+
 def test_the_true_mask_heals_a_mismatch(tiny: Path) -> None:
     rows = list(stress([SOLVER], data=tiny, trials=2, faults=["mismatch"]).rows())
     ideal, nominal, true = (

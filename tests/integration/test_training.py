@@ -167,6 +167,38 @@ def test_foreign_and_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
         train(config, tmp_path / "run", resume=True)
 
 
+def test_a_run_goes_on_with_its_own_scenes_only(tmp_path: Path) -> None:
+    """`data.folder` may change, what is in it may not; here the record of the first differs."""
+    config = tiny_config(schedule={"epochs": 2})
+    train(config, tmp_path / "run", stop_after=1e-9)
+    record = tmp_path / "run" / "run.json"
+    facts = json.loads(record.read_text())
+    for key in ("scenes_sha256", "masks"):
+        changed = {**facts, key: {**facts[key], "train": "other", "rows": [1, 2]}}
+        record.write_text(json.dumps(changed))
+        with pytest.raises(ConfigError, match=rf"other {key.removesuffix('_sha256')} than"):
+            train(config, tmp_path / "run", resume=True)
+    record.write_text(json.dumps(facts))
+    assert train(config, tmp_path / "run", resume=True).finished
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path, resume: bool) -> None:
+    config = tiny_config(schedule={"epochs": 1})
+    record = tmp_path / "run.json"
+    record.write_text('{"format": "prismask-evaluation-1"}')
+    with pytest.raises(OutputExistsError, match="an evaluation"):
+        train(config, tmp_path, resume=resume)
+    assert "evaluation" in record.read_text()
+    record.unlink()
+    (tmp_path / "weights.safetensors").write_bytes(b"precious")
+    with pytest.raises(OutputExistsError, match="weights"):
+        train(config, tmp_path, resume=resume)
+    (tmp_path / "weights.safetensors").unlink()
+    record.write_text("{}")  # a run of ours that was stopped before its first step
+    assert train(config, tmp_path, resume=resume).finished
+
+
 def test_compact_checkpoint_is_smaller_and_resumes_closely(tmp_path: Path) -> None:
     plain, small = (
         tiny_config(output={"compact": c}, schedule={"epochs": 4}) for c in (False, True)

@@ -16,6 +16,8 @@ dictionary `{label: model}` takes the same names and any `model(measurement, mas
 from __future__ import annotations
 
 import copy
+import hashlib
+import pickle
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -170,8 +172,20 @@ def build_contender(entry: Entry, bands: int, seed: int) -> Contender:
         model = create_solver(entry.what, **entry.options)
         identity = repr(model)
     else:
-        model, identity = entry.what, getattr(entry.what, "__qualname__", type(entry.what).__name__)
+        model, identity = entry.what, _identity_of(entry.what)
     return Contender(entry.label, entry.kind, model, identity, entry.record, adapt)
+
+
+def _identity_of(model: Any) -> str:
+    """A name for something that can be called, and a hash of all it holds where there is one."""
+    name = str(getattr(model, "__qualname__", type(model).__name__))
+    if isinstance(model, nn.Module):
+        return f"{name}, {tensors_hash(model.state_dict())}"
+    try:
+        held = pickle.dumps(model)
+    except Exception:  # whatever a stranger's object raises: it cannot be compared
+        return name
+    return f"{name}, {hashlib.sha256(held).hexdigest()[:12]}"
 
 
 def _split_label(model: str | Path) -> tuple[str | None, Any]:

@@ -218,9 +218,9 @@ def _pair_rows(plan: Plan, summary: Summary, group: str) -> list[list[str]]:
         if row.group != group or row.scene != AVERAGE or row.metric not in wanted:
             continue
         digits = METRICS[row.metric].digits + 1
-        interval = "one trial has none"
-        if not math.isnan(row.low):
-            interval = f"{row.low:+.{digits}f} … {row.high:+.{digits}f}"
+        interval = f"{row.low:+.{digits}f} … {row.high:+.{digits}f}"
+        if math.isnan(row.low):
+            interval = "one trial has none" if row.trials < 2 else "not finite"
         names = f"{row.first} − {row.second}"
         rows.append([names, metric_title(row.metric), f"{row.mean:+.{digits}f}", interval])
     return rows

@@ -39,6 +39,11 @@ def judge_all(
     remarks: list[str] = []
     for contender in contenders:
         shared_scenes = trained_scenes(contender, scenes)
+        if chosen := trained_scenes(contender, scenes, "validation"):
+            remarks.append(
+                f"{contender.label}: its training was validated on {', '.join(chosen)}, and a "
+                "self-tuned mask posterior learns from such scenes."
+            )
         for group in groups:
             verdict, why = judge(contender, group, protocol)
             if shared_scenes:
@@ -93,14 +98,14 @@ def training_entry(facts: Mapping[str, Any]) -> MaskEntry | None:
     )
 
 
-def trained_scenes(contender: Contender, scenes: Iterable[str]) -> list[str]:
-    """Test scenes that the contender's record lists as training scenes."""
+def trained_scenes(contender: Contender, scenes: Iterable[str], part: str = "train") -> list[str]:
+    """Test scenes that the contender's record lists as scenes for training, or for validation."""
     seen: set[str] = set()
     for record in (contender.record, *contender.earlier_trainings):
         data = record.get("data", {})
         # Made-up scenes have names too, but every run makes its own.
         if data.get("source") != "synthetic":
-            seen.update(data.get("train", ()))
+            seen.update(data.get(part, ()))
     return sorted(seen & set(scenes))
 
 

@@ -72,6 +72,11 @@ def open_run(plan: Plan, out: str | Path | None, earlier: dict[str, Any] | None)
     folder.mkdir(parents=True, exist_ok=True)
     if earlier is not None:
         _check_same(plan, earlier, folder)
+    elif (folder / CELLS).is_file() and (folder / CELLS).stat().st_size:
+        raise OutputExistsError(
+            f"{folder} holds finished cells ({CELLS}) but no {RECORD} that says of what. Delete "
+            "them, or choose another --out."
+        )
     journal = Journal(folder / CELLS)
     try:
         _check_masks(plan, journal, folder)
@@ -131,6 +136,10 @@ def record_of(plan: Plan, earlier: Mapping[str, Any] | None, **more: Any) -> dic
             for name, group in plan.work.groups.items()
         },
         "models": plan.models_record(),
+        "identities": {
+            **_identities(earlier or {}),
+            **_identities({"models": plan.models_record()}),
+        },
         "remarks": list(plan.remarks),
         "estimated_peaks": plan.work.scenes.has_estimated_peaks,
         "versions": versions(),
@@ -159,15 +168,24 @@ def _check_same(plan: Plan, earlier: Mapping[str, Any], folder: Path) -> None:
                 f"{folder} was started with {key} = {_short(earlier.get(key))}, now it is "
                 f"{_short(value)}: the two do not belong into one table. Choose another --out."
             )
-    before = earlier.get("models", {})
-    for label, facts in plan.models_record().items():
-        for key in ("identity", "precision"):
-            if label in before and before[label].get(key) != facts[key]:
+    before = _identities(earlier)
+    for label, facts in _identities({"models": plan.models_record()}).items():
+        for key, value in facts.items():
+            if label in before and before[label].get(key) != value:
                 raise ConfigError(
                     f"{folder} was started with another {label!r}: its {key} was "
-                    f"{_short(before[label].get(key))}, now it is {_short(facts[key])}. Give one "
+                    f"{_short(before[label].get(key))}, now it is {_short(value)}. Give one "
                     "of them another label, or choose another --out."
                 )
+
+
+def _identities(record: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Who every label of a run stood for, in any of its sessions: the journal keeps them all."""
+    named = {
+        label: {key: facts.get(key) for key in ("identity", "precision")}
+        for label, facts in record.get("models", {}).items()
+    }
+    return {**record.get("identities", {}), **named}
 
 
 def _check_masks(plan: Plan, journal: Journal, folder: Path) -> None:

@@ -39,6 +39,7 @@ class Moments:
     """How many of the numbers were infinite, such as the PSNR of a perfect band."""
     _mean: float = 0.0
     _squares: float = 0.0
+    _beyond: float = 0.0
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Moments:
@@ -56,6 +57,7 @@ class Moments:
         self.count += 1
         if math.isinf(value):
             self.infinite += 1
+            self._beyond += value
             return
         step = value - self._mean
         self._mean += step / (self.count - self.infinite)
@@ -63,10 +65,10 @@ class Moments:
 
     @property
     def mean(self) -> float:
-        """Mean; NaN of nothing."""
+        """Mean; NaN of nothing, and where numbers are infinite in both directions."""
         if self.count == 0:
             return math.nan
-        return math.inf if self.infinite else self._mean
+        return self._beyond if self.infinite else self._mean
 
     @property
     def std(self) -> float:
@@ -97,7 +99,12 @@ def student_t(level: float, freedom: int) -> float:
 
 def paired_difference(first: Iterable[float], second: Iterable[float]) -> Moments:
     """Moments of first − second, trial by trial; a pair with a NaN counts as failed."""
-    return Moments.of(a - b for a, b in zip(first, second, strict=True))
+    return Moments.of(difference(a, b) for a, b in zip(first, second, strict=True))
+
+
+def difference(first: float, second: float) -> float:
+    """first − second; equal scores differ by nothing, infinite ones too."""
+    return 0.0 if first == second else first - second
 
 
 def scene_average(values: Iterable[float]) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 from prismask.evaluation.cells import Cell, CellResult
 from prismask.evaluation.journal import Journal
 from prismask.evaluation.plan import NOTHING_WRONG, Condition, Plan
-from prismask.evaluation.statistics import Moments, scene_average
+from prismask.evaluation.statistics import Moments, difference, scene_average
 
 AVERAGE = "average"
 """Stands in the scene column for the mean over all scenes of a trial."""
@@ -167,7 +167,7 @@ class _Tally:
                 for scene, one, other in zip(
                     self.scenes, columns[pair[0]], columns[pair[1]], strict=True
                 ):
-                    self.paired[pair, scene, metric].add(one - other)
+                    self.paired[pair, scene, metric].add(difference(one, other))
 
     def rows(self, group: str, condition: Condition) -> Iterator[SummaryRow]:
         """Scores of single models."""

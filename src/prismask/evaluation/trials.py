@@ -12,7 +12,7 @@ import hashlib
 import math
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -98,10 +98,8 @@ class Bench:
     def _photograph(
         self, cell: Cell, situation: Situation, cubes: Tensor, names: tuple[str, ...]
     ) -> Tensor:
-        if not cell.fault and self.work.noise:
-            situation = Situation(
-                situation.coded, situation.camera, situation.given, self.work.noise
-            )
+        if cell.fault != "measurement_noise" and self.work.noise:
+            situation = replace(situation, noise=self.work.noise)
         seeds = [seed_of(self.work.seed, "noise", cell.group, cell.trial, name) for name in names]
         return photograph(cubes, situation, self.work.camera, seeds)
 

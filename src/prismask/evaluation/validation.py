@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from prismask.errors import ConfigError
 from prismask.evaluation.metrics import psnr
 from prismask.models.inputs import network_scale
 from prismask.optics.camera import CASSI
@@ -114,6 +115,11 @@ def region_masks(region: Tensor, cubes: Tensor, camera: CASSI, count: int) -> Te
     generator = torch.Generator().manual_seed(SEED + 1)
     height, width = camera.mask_size((cubes.shape[-2], cubes.shape[-1]))
     free_rows, free_columns = region.shape[0] - height, region.shape[1] - width
+    if min(free_rows, free_columns) < 0:
+        raise ConfigError(
+            f"validation needs masks of {height}×{width} and the training region has "
+            f"{region.shape[0]}×{region.shape[1]}: use smaller scenes or a larger region."
+        )
     if free_rows == 0 and free_columns == 0:
         count = 1
     crops = []

@@ -200,6 +200,16 @@ class OutputConfig:
     """Also write TensorBoard event files (needs the package tensorboard)."""
 
 
+COUNTS = {
+    "data": ("crop", "synthetic_scenes", "synthetic_size"),
+    "schedule": ("batch", "epoch_crops", "epochs", "halve_every", "theta_epochs"),
+    "output": ("checkpoint_every", "log_every"),
+}
+"""Keys that count something of which there is at least one."""
+RANGES = ("scale", "brightness", "noise_std")
+"""Keys of `data` that are a lower and an upper end."""
+
+
 @dataclass(frozen=True)
 class TrainConfig:
     """A whole run."""
@@ -249,9 +259,21 @@ class TrainConfig:
             )
         if self.loss.adversarial < 0:
             raise ConfigError(f"loss.adversarial {self.loss.adversarial:g} must not be negative.")
-        if min(self.schedule.batch, self.schedule.epoch_crops, self.data.crop) < 1:
-            raise ConfigError("batch, epoch_crops and crop must be at least 1.")
+        self._check_numbers()
         parse_budget(self.schedule.budget)
+
+    def _check_numbers(self) -> None:
+        for table, names in COUNTS.items():
+            for name in names:
+                if (count := getattr(getattr(self, table), name)) < 1:
+                    raise ConfigError(f"{table}.{name} is {count}; it must be at least 1.")
+        for name in RANGES:
+            low, high = getattr(self.data, name)
+            if not 0 <= low <= high:
+                raise ConfigError(
+                    f"data.{name} = [{low:g}, {high:g}]: the first number is the lower end, and "
+                    "neither is negative."
+                )
 
 
 def parse_budget(text: str) -> float | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from prismask.errors import OutputExistsError
+from prismask.errors import ConfigError, OutputExistsError
 from prismask.models.devices import choose_device
 from prismask.optics.randomness import seed_of
 from prismask.training.batches import BatchMaker
@@ -118,9 +118,12 @@ def _open_folder(
             raise OutputExistsError(
                 f"{folder} already holds a run. Go on with it (--resume), or use another folder."
             )
+        _check_same_data(folder / "run.json", prepared.record)
         if checkpoint.exists():
             load_checkpoint(checkpoint, state, config)
             log.info("resumed at step %d", state.step)
+    else:
+        _refuse_others(folder)
     if not world.is_first:
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -128,6 +131,29 @@ def _open_folder(
     facts: dict[str, Any] = {**prepared.record, "batch": config.schedule.batch}
     (folder / "run.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
     _forget_after(folder / "metrics.jsonl", state.step)
+
+
+def _refuse_others(folder: Path) -> None:
+    """Raise where a folder holds what a run would write over: weights, or another command's."""
+    record = folder / "run.json"
+    others = record.exists() and "format" in json.loads(record.read_text(encoding="utf-8"))
+    if others or (folder / "weights.safetensors").exists():
+        what = "an evaluation" if others else "weights"
+        raise OutputExistsError(f"{folder} already holds {what}. Use another folder.")
+
+
+def _check_same_data(path: Path, now: dict[str, Any]) -> None:
+    """Raise if a run would go on with other scenes or masks than it began with."""
+    if not path.exists():
+        return
+    before = json.loads(path.read_text(encoding="utf-8"))
+    for key in ("scenes_sha256", "masks"):
+        if key in before and before[key] != json.loads(json.dumps(now.get(key))):
+            raise ConfigError(
+                f"{path.parent} was trained with other {key.removesuffix('_sha256')} than the data "
+                f"folder holds now ({before[key]}, now {now.get(key)}). Give it back the data it "
+                "began with (data.folder), or start in another folder with model.start_from."
+            )
 
 
 def _forget_after(path: Path, step: int) -> None:

@@ -90,7 +90,7 @@ def _convert(value: Any, hint: Any, origin: str, key: str) -> Any:
     if hint == dict[str, Any] and isinstance(value, dict):
         return value
     if hint == tuple[float, float] and isinstance(value, list | tuple) and len(value) == 2:
-        return tuple(float(v) for v in value)
+        return tuple(_convert(v, float, origin, key) for v in value)
     if hint == tuple[float, ...] and isinstance(value, list | tuple):
         return tuple(_convert(v, float, origin, key) for v in value)
     if hint == tuple[str, ...] and isinstance(value, list | tuple):

@@ -128,7 +128,9 @@ def test_who_cannot_have_seen_anything_and_who_may_have() -> None:
 def test_scenes_that_were_trained_on_are_refused_too() -> None:
     group = draw_groups({"lab": region()}, "many-to-many", 3, SIZE, 0)["lab"]
     model = trained(None, data={"source": "cave", "train": ["beads"], "validation": ["cloth"]})
-    judge_all([model], [group], ["cloth"], "many-to-many")
+    _, remarks = judge_all([model], [group], ["cloth"], "many-to-many")
+    assert any("validated on cloth" in remark for remark in remarks)
+    assert judge_all([model], [group], ["feathers"], "many-to-many")[1] == []
     with pytest.raises(OverlapError, match="trained on beads"):
         judge_all([model], [group], ["beads", "cloth"], "many-to-many")
     verdicts, _ = judge_all([model], [group], ["beads"], "many-to-many", allow=True)

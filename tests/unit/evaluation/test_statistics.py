@@ -80,6 +80,16 @@ def test_a_perfect_score_makes_the_mean_infinite() -> None:
     found = Moments.of([30.0, math.inf, 31.0])
     assert found.mean == math.inf
     assert math.isnan(found.std)
+    assert Moments.of([1.0, -math.inf]).mean == -math.inf
+    assert math.isnan(Moments.of([math.inf, -math.inf]).mean)
+
+
+def test_who_is_perfect_wins_a_pair_and_two_who_are_draw() -> None:
+    perfect, other = [math.inf, math.inf], [30.0, 31.0]
+    assert paired_difference(perfect, other).mean == math.inf
+    assert paired_difference(other, perfect).mean == -math.inf
+    level = paired_difference(perfect, perfect)
+    assert (level.mean, level.count, level.failed) == (0.0, 2, 0)
 
 
 def test_average_of_a_trial_needs_all_its_scenes() -> None:
