@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -126,7 +126,7 @@ def _mask_fault(cell: Cell, generator: torch.Generator) -> Fault:
 
 def _wrong_camera(camera: CASSI, percent: float) -> CASSI:
     factor = 1 + percent / 100
-    return CASSI(tuple(factor * offset for offset in camera.offsets), camera.axis, camera.design)
+    return replace(camera, offsets=tuple(factor * offset for offset in camera.offsets))
 
 
 def photograph(

@@ -15,7 +15,7 @@ says how large they are, and beyond `LIMIT` a solver is the better choice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -57,7 +57,7 @@ class BandAdapter:
             return cls(camera, camera, trained_step, trained_design)
         here, there = band_places(camera.bands), band_places(bands)
         offsets = np.interp(there, here, camera.offsets)
-        shown = CASSI(tuple(float(o) for o in offsets), camera.axis, camera.design)
+        shown = replace(camera, offsets=tuple(float(o) for o in offsets))
         return cls(camera, shown, trained_step, trained_design)
 
     @property

@@ -17,7 +17,7 @@ The operator is a plain sum. Scalings that networks like are named where they ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from torch import Tensor
@@ -48,14 +48,21 @@ class CASSI:
     """
 
     offsets: shear.Offsets
-    """Displacement of each band in pixels; the smallest is 0, unless `mirrored` says otherwise."""
+    """Displacement of each band in pixels; only differences matter, the smallest becomes `start`."""
     axis: Axis = "width"
     """The axis along which the prism disperses."""
     design: Design = "single"
     """One disperser (the measurement is sheared) or two (the mask is)."""
+    start: float = 0.0
+    """Part of a pixel at which the lowest band lands: other than 0 in frames that were `mirrored`."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "offsets", offsets_from_array(self.offsets))
+        if not 0 <= self.start < 1:
+            raise ConfigError(f"start is {self.start:g}; it is a part of a pixel, 0 or more.")
+        offsets = offsets_from_array(self.offsets)
+        if self.start:
+            offsets = tuple(round(offset + self.start, 9) for offset in offsets)
+        object.__setattr__(self, "offsets", offsets)
         if self.axis not in ("width", "height"):
             raise ConfigError(f"axis is {self.axis!r}; the prism disperses along width or height.")
         if self.design not in ("single", "dual"):
@@ -86,10 +93,8 @@ class CASSI:
         becomes extent − o. With fractional offsets none of them is 0 then: the extent was rounded
         up, and mirrored frames keep the part of a pixel by which it was.
         """
-        made = CASSI(self.offsets, self.axis, self.design)
         offsets = tuple(round(self.extent - offset, 9) for offset in self.offsets)
-        object.__setattr__(made, "offsets", offsets)
-        return made
+        return replace(self, offsets=offsets, start=min(offsets))
 
     @property
     def bands(self) -> int:

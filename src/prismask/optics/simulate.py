@@ -91,6 +91,8 @@ def camera_from_attrs(attrs: Mapping[str, Any]) -> CASSI | None:
         tuple(float(offset) for offset in listed),
         axis=attrs.get("camera_axis", "width"),
         design=attrs.get("camera_design", "single"),
+        # Ours begin below 1; only differences matter in anybody else's.
+        start=float(min(listed)) if 0 <= min(listed) < 1 else 0.0,
     )
 
 

@@ -9,8 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from prismask.errors import ConfigError
 from prismask.inference import methods
 from prismask.inference.alignment import Alignment
+from prismask.inference.bands import BandAdapter
 from prismask.inference.displacement import Place
 from prismask.inference.engine import Engine
 from prismask.inference.methods import NetworkMethod, Snapshot
@@ -21,6 +23,7 @@ from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI, Axis, Design
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
+from prismask.optics.simulate import camera_attrs, camera_from_attrs
 from prismask.scenes.records import Mask, Measurement
 
 BANDS = 5
@@ -61,6 +64,12 @@ def test_a_mirrored_camera_mirrored_again_is_itself() -> None:
     mirrored = camera.mirrored()
     assert mirrored.offsets == pytest.approx((4.0, 3.1, 0.6))
     assert mirrored.mirrored() == camera
+    # And it stays mirrored whatever is done to it.
+    assert replace(replace(mirrored, axis="height"), axis="width") == mirrored
+    assert camera_from_attrs(camera_attrs(mirrored)) == mirrored
+    assert BandAdapter.between(mirrored, 5).shown.offsets[-1] == pytest.approx(0.6)
+    with pytest.raises(ConfigError, match="part of a pixel"):
+        CASSI((0.0, 1.0), start=1.5)
 
 
 @every_way
