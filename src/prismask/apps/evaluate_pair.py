@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from prismask.apps.terminal import remark, say
-from prismask.errors import ValuesError
 
 if TYPE_CHECKING:
     from prismask.scenes.records import Cube
 
-SAME_NM = 0.5
-"""Wavelengths that differ by less are taken for the same band."""
 NOTICEABLE = 0.1
 """How far the best factor may be from 1 before somebody should hear of it."""
 
@@ -50,10 +47,11 @@ def evaluate_pair(
         Print one JSON object instead of a table.
     """
     from prismask.scenes.files import load_cube
+    from prismask.scenes.resample import check_same_bands
 
     true_cube = load_cube(truth, truth_variable)
     guess = load_cube(estimate, variable)
-    _same_bands(guess, true_cube)
+    check_same_bands(guess, true_cube)
     factor = best_factor(guess, true_cube)
     if fit_scale:
         guess = scaled(guess, factor)
@@ -134,16 +132,3 @@ def _table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(
         f"{row['label']:<{label}}  {row['text']:>{text}}  {row['convention']}" for row in rows
     )
-
-
-def _same_bands(estimate: Cube, truth: Cube) -> None:
-    first, second = estimate.wavelengths, truth.wavelengths
-    if first is None or second is None or first.shape != second.shape:
-        return
-    furthest = int(abs(first - second).argmax())
-    if abs(first[furthest] - second[furthest]) > SAME_NM:
-        raise ValuesError(
-            f"band {furthest} lies at {first[furthest]:g} nm in the estimate and at "
-            f"{second[furthest]:g} nm in the truth. Resample one of them first "
-            "(prismask.scenes.resample)."
-        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,7 +38,7 @@ def render(
     cube
         The cube to render, in any format that Prismask reads.
     out
-        The PNG to write.
+        The picture to write, a .png.
     band
         Show only the band nearest to this wavelength in nm, in its own colour.
     illuminant
@@ -57,6 +58,8 @@ def render(
     from prismask.scenes.colour import to_srgb
     from prismask.scenes.files import load_cube
 
+    if out.suffix.lower() != ".png":
+        raise ConfigError(f"--out is {out}; pictures are written as PNG: {out.stem}.png.")
     refuse_existing(out, overwrite)
     factor = _exposure(exposure)
     listed = None if wavelengths is None else parse_numbers(wavelengths, "--wavelengths")
@@ -74,9 +77,12 @@ def _exposure(text: str) -> float | None:
     if text == "auto":
         return None
     try:
-        return float(text)
+        factor = float(text)
     except ValueError:
-        raise ConfigError(f"--exposure is {text!r}; it is auto or a number above 0.") from None
+        factor = math.nan
+    if not 0 < factor < math.inf:
+        raise ConfigError(f"--exposure is {text!r}; it is auto or a number above 0.")
+    return factor
 
 
 def _one_band(record: Cube, band: float, exposure: float | None) -> NDArray[np.uint8]:

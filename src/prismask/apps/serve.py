@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
@@ -34,7 +34,8 @@ def serve(
     Parameters
     ----------
     model
-        Weights of your own to offer, besides those that ship; may be repeated.
+        Weights of your own to offer, besides those that ship; may be repeated. They are offered
+        under the name they were trained under or, where that is taken, that of their folder.
     device
         Where to compute: auto, cpu, cuda, cuda:1 or mps.
     host
@@ -73,10 +74,28 @@ def find_choices(own: tuple[Path, ...] = (), device: str = "auto") -> Choices:
     models = {one.name: one.path for one in shipped()}
     for path in own:
         found = find_weights(path)
-        read_record(found)  # a damaged file is told now, not to the first visitor
-        models[found.name.removesuffix(".safetensors")] = found.resolve()
+        record = read_record(found)  # a damaged file is told now, not to the first visitor
+        if found.resolve() not in models.values():
+            models[_free_name(found, record, models)] = found.resolve()
     best = default_weights()
     return Choices(tuple(list_solvers()), models, "gap-tv" if best is None else best.name, device)
+
+
+def _free_name(path: Path, record: dict[str, Any], taken: dict[str, Path]) -> str:
+    """What to call weights: as their record does, else after their folder."""
+    named = (record.get("name"), path.parent.resolve().name)
+    names = [name for name in dict.fromkeys(named) if isinstance(name, str) and name]
+    for name in names:
+        if name not in taken:
+            return name
+    if not names:
+        raise ConfigError(f"{path} has no name to be offered under: put it into a folder.")
+    raise ConfigError(
+        f"{path} has no name to be offered under: "
+        + " and ".join(f"{name!r} is {taken[name]}" for name in names)
+        + ". It is called as its record says (`name` in the training file), else after its folder: "
+        "rename the folder, or leave one of the files out."
+    )
 
 
 def _limits(megabytes: float, queue: int, minutes: float, keep_minutes: float) -> Limits:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from prismask.checks import size_text
 from prismask.errors import DataMissingError, FormatError, PrismaskError
+from prismask.scenes.attributes import from_json
 from prismask.scenes.records import Cube, Mask, Record
 from prismask.scenes.units import to_fraction
 
@@ -24,6 +25,9 @@ Kind = Literal["cube", "mask", "measurement"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 PARTS = ("std", "lower", "upper")
 """A cube's error bar is stored as `cube_std`, `cube_lower`, `cube_upper`."""
+
+TEXTS = ("kind", "provenance")
+"""Texts that our own files hold in formats of named arrays."""
 
 DEFLATE_RATIO = 1100
 """No deflate stream grows by more than 1032 times; a header that claims more is wrong."""
@@ -54,6 +58,22 @@ class Variable:
 
 
 @dataclass(frozen=True)
+class Listed:
+    """Numbers in a file that its wavelengths may be."""
+
+    name: str
+    """The variable that holds them; empty where the format has a place for wavelengths."""
+    values: Any
+    """The numbers, as a float64 array of one dimension once made."""
+    units: str | None = None
+    """Their unit as the file states it."""
+
+    def __post_init__(self) -> None:
+        flat = np.asarray(self.values, dtype=np.float64).reshape(-1)
+        object.__setattr__(self, "values", flat)
+
+
+@dataclass(frozen=True)
 class Contents:
     """Everything a file holds."""
 
@@ -64,13 +84,34 @@ class Contents:
     variables: Mapping[str, Variable]
     """The arrays by name, in the order of the file."""
     wavelengths: Any = None
-    """Wavelengths as the file states them."""
+    """Wavelengths, where the file leaves no doubt that these are they."""
     wavelength_units: str | None = None
     """Their unit as the file states it."""
     attrs: Mapping[str, Any] | None = None
     """Provenance that came with the file; None where the file has no place for any."""
     kind: Kind | None = None
     """What the file says it holds, if it does."""
+    listed: tuple[Listed, ...] = ()
+    """Variables with the names of wavelengths, where nothing but the name speaks for it."""
+
+
+def named_contents(
+    path: Path,
+    title: str,
+    variables: Mapping[str, Variable],
+    texts: Mapping[str, str],
+    listed: tuple[Listed, ...],
+) -> Contents:
+    """Contents of a format of named arrays, where our own files have the texts `TEXTS`.
+
+    Those hold `wavelengths` in nm; elsewhere a name may mean anything.
+    """
+    kind = as_kind(texts.get("kind"))
+    if kind is None:
+        return Contents(str(path), title, variables, listed=listed)
+    attrs = from_json(texts.get("provenance", "{}"))
+    ours = next((one.values for one in listed if one.name == "wavelengths"), None)
+    return Contents(str(path), title, variables, ours, "nm", attrs, kind)
 
 
 def kind_of(record: Record) -> Kind:

@@ -2,7 +2,8 @@
 
 Keeps values, wavelengths, kind and provenance; no error bar. Written as float32, band sequential,
 little-endian. Integers count as fractions of their type's full scale, or of the header's
-`reflectance scale factor` where it has one.
+`reflectance scale factor` where it has one. Records have no place for missing values: a file that
+has some, by its `data ignore value`, is refused with their number.
 
 The two files are replaced so that no header ever stands beside data it does not describe
 (`atomic.write_together`, the header is the key file). `byte order` is the last line of the
@@ -21,7 +22,7 @@ from urllib.parse import unquote
 import numpy as np
 from numpy.typing import NDArray
 
-from prismask.errors import DataMissingError, FormatError
+from prismask.errors import DataMissingError, FormatError, ValuesError
 from prismask.scenes.atomic import write_together
 from prismask.scenes.attributes import from_json, to_json
 from prismask.scenes.contents import (
@@ -85,7 +86,7 @@ def read(path: Path) -> Contents:
         path.stem,
         shape,
         str(layout.dtype),
-        partial(_read, data, layout, flat),
+        partial(_read, data, layout, flat, _ignored(fields)),
         partial(_divide, scale[0]) if scale and scale[0] > 0 else to_fraction,
     )
     # Spaces in the provenance are kept, but line breaks of a reformatted header are not ours.
@@ -180,11 +181,38 @@ def _layout(header: Path, fields: dict[str, str]) -> Layout:
     return Layout(dtype, offset, interleave, bands, lines, samples)
 
 
-def _read(data: Path, layout: Layout, flat: bool) -> NDArray[Any]:
+def _read(data: Path, layout: Layout, flat: bool, ignored: float | None) -> NDArray[Any]:
     count = math.prod(layout.shape)
     values = np.fromfile(data, layout.dtype, count, offset=layout.offset)
     cube = values.reshape(layout.shape).transpose(layout.to_bands_first)
+    if ignored is not None:
+        _refuse_missing(cube, ignored)
     return cube[0] if flat else cube
+
+
+def _ignored(fields: dict[str, str]) -> float | None:
+    """The value that stands for none; other words than a number never occur in the data.
+
+    Missing pixels that hold 0 are dark ones, which harm nobody: such files stay readable.
+    """
+    try:
+        return float(fields["data ignore value"]) or None
+    except (KeyError, ValueError):
+        return None
+
+
+def _refuse_missing(cube: NDArray[Any], ignored: float) -> None:
+    if cube.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            ignored = cube.dtype.type(ignored)  # -3.4e38 is a rounded number in text and in data
+    missing = np.isnan(cube) if math.isnan(ignored) else cube == ignored
+    count = int(np.count_nonzero(missing.any(axis=0)))
+    if count:
+        raise ValuesError(
+            f"{count} of {missing[0].size} pixels are marked as missing: they hold the header's "
+            f"data ignore value, {ignored:g}, in at least one band. Crop or fill them, or remove "
+            "that line from the header if it is a value like any other."
+        )
 
 
 def _divide(scale: float, values: NDArray[Any]) -> NDArray[Any]:

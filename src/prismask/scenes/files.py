@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 
 from prismask.checks import choose
 from prismask.errors import PrismaskError
-from prismask.scenes.contents import KINDS, Contents, Kind, kind_of, reading, wavelengths_of
+from prismask.scenes.contents import KINDS, Contents, Kind, Listed, kind_of, reading, wavelengths_of
 from prismask.scenes.formats import format_for_writing, identify
 from prismask.scenes.records import Cube, Mask, Measurement, Record
 from prismask.scenes.selection import bands_first, decide, make_record
 from prismask.scenes.units import to_nanometres
+from prismask.scenes.wavelengths import find_wavelengths, in_nanometres, stated_wavelengths
 
 logger = logging.getLogger(__name__)
 
@@ -102,10 +103,18 @@ def describe(path: str | Path) -> dict[str, Any]:
         "problem": None,
     }
     try:
-        if contents.wavelengths is not None:
-            stated = to_nanometres(contents.wavelengths, contents.wavelength_units)
-            summary["wavelengths"] = [float(w) for w in stated]
-        summary |= _facts(contents)
+        # A folder of scenes has wavelengths, whichever of them is meant.
+        stated = stated_wavelengths(contents)
+        if stated is not None:
+            at = to_nanometres(stated.values, stated.units)
+            summary["wavelengths"] = [float(w) for w in at]
+        listed = _facts(contents, summary)
+        # What cannot be loaded is no fact: it is told as the problem that loading would have.
+        summary["wavelengths"] = None
+        if listed is not None:
+            with reading(contents.source, contents.format):
+                at = in_nanometres(listed, summary["shape"][0])
+            summary["wavelengths"] = [float(w) for w in at]
     except PrismaskError as problem:
         summary["problem"] = str(problem)
     return summary
@@ -119,14 +128,18 @@ def _load(
     return make_record(identify(path).read(path), kind, variable, wavelengths)
 
 
-def _facts(contents: Contents) -> dict[str, Any]:
+def _facts(contents: Contents, summary: dict[str, Any]) -> Listed | None:
+    """Fill in what depends on the choice of an array; give back its wavelengths as listed."""
     variable, kind = decide(contents)
+    listed = None
     with reading(contents.source, contents.format):
         values = variable.to_fraction(variable.read())
-        bands = None if contents.wavelengths is None else np.size(contents.wavelengths)
+        if values.ndim == 3 and kind != "measurement":
+            listed = find_wavelengths(contents, values.shape, variable.band_axis)
+        bands = None if listed is None else len(listed.values)
         values = bands_first(values, variable.band_axis, bands)
     finite = values[np.isfinite(values)]
-    return {
+    summary |= {
         "kind": kind,
         "variable": variable.name,
         "shape": values.shape,
@@ -134,6 +147,7 @@ def _facts(contents: Contents) -> dict[str, Any]:
         "maximum": float(finite.max()) if finite.size else None,
         "not_finite": int(values.size - finite.size),
     }
+    return listed
 
 
 def _has(record: Record, what: str) -> bool:

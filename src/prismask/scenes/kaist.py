@@ -28,7 +28,7 @@ def read(path: Path) -> Contents:
                 name, packed.shape, packed.dtype, decode, to_fraction=np.asarray, note=packed.note
             )
     # Stored as float32: 453.3 comes back as 453.29998779 without the rounding.
-    wavelengths = None if raw.wavelengths is None else np.round(raw.wavelengths.astype(float), 3)
+    wavelengths = next((np.round(one.values, 3) for one in raw.listed), None)
     return Contents(str(path), "packed KAIST scenes", variables, wavelengths, "nm", None, "cube")
 
 

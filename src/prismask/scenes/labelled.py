@@ -18,6 +18,7 @@ from prismask.scenes.attributes import from_json, plain, to_json
 from prismask.scenes.contents import (
     Contents,
     Kind,
+    Listed,
     Variable,
     arrays_of,
     as_kind,
@@ -25,7 +26,8 @@ from prismask.scenes.contents import (
     wavelengths_of,
 )
 from prismask.scenes.records import Record
-from prismask.scenes.selection import WAVELENGTH_NAMES, make_record
+from prismask.scenes.selection import make_record
+from prismask.scenes.wavelengths import WAVELENGTH_NAMES
 
 if TYPE_CHECKING:
     import xarray
@@ -93,16 +95,9 @@ def from_dataset(
 def dataset_contents(dataset: xarray.Dataset, source: str) -> Contents:
     """What a dataset holds; arrays stay unread until asked for."""
     variables = {str(name): _variable(str(name), array) for name, array in dataset.items()}
-    wavelengths, units = _wavelengths(dataset)
-    return Contents(
-        source,
-        "NetCDF-4",
-        variables,
-        wavelengths,
-        units,
-        _attrs(dataset),
-        as_kind(dataset.attrs.get("prismask_kind")),
-    )
+    kind = as_kind(dataset.attrs.get("prismask_kind"))
+    listed = _listed(dataset)
+    return Contents(source, "NetCDF-4", variables, None, None, _attrs(dataset), kind, listed)
 
 
 def _variable(name: str, array: xarray.DataArray) -> Variable:
@@ -129,12 +124,13 @@ def _ordered(array: xarray.DataArray) -> xarray.DataArray:
     return array.transpose(*(dim for _, dim in order))
 
 
-def _wavelengths(dataset: xarray.Dataset) -> tuple[Any, str | None]:
+def _listed(dataset: xarray.Dataset) -> tuple[Listed, ...]:
+    found = []
     for name, array in dataset.variables.items():
         if str(name).lower() in WAVELENGTH_NAMES and array.ndim == 1 and array.dtype.kind in "fiu":
             units = array.attrs.get("units")
-            return array.values, None if units is None else str(units)
-    return None, None
+            found.append(Listed(str(name), array.values, None if units is None else str(units)))
+    return tuple(found)
 
 
 def _attrs(dataset: xarray.Dataset) -> dict[str, Any]:

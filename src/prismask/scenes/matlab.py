@@ -17,22 +17,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismask.scenes.atomic import write_beside
-from prismask.scenes.attributes import from_json, to_json
+from prismask.scenes.attributes import to_json
 from prismask.scenes.contents import (
     DEFLATE_RATIO,
+    TEXTS,
     Contents,
+    Listed,
     Variable,
     arrays_of,
-    as_kind,
     check_claim,
     file_size,
     kind_of,
+    named_contents,
     wavelengths_of,
 )
 from prismask.scenes.matlab_elements import list_elements, read_numbers, read_text
 from prismask.scenes.records import Record
-from prismask.scenes.selection import WAVELENGTH_NAMES
 from prismask.scenes.units import kaist_to_fraction, to_fraction
+from prismask.scenes.wavelengths import may_be_wavelengths
 
 TITLE = "MATLAB v5"
 NUMERIC = {
@@ -40,8 +42,6 @@ NUMERIC = {
     "uint64",
 }  # fmt: skip
 """MATLAB classes that are plain arrays of numbers."""
-TEXTS = ("kind", "provenance")
-"""Texts that our own files hold."""
 LARGEST = 2**31
 """v5 cannot hold an array of 2 GiB or more; v7.3 can."""
 
@@ -50,7 +50,7 @@ def read(path: Path) -> Contents:
     """What a MATLAB file holds."""
     variables: dict[str, Variable] = {}
     texts: dict[str, str] = {}
-    wavelengths = None
+    listed: list[Listed] = []
     for element in list_elements(path):
         name, word = element.name, element.matlab_class
         # However well it is packed, every number takes a byte before that.
@@ -59,9 +59,9 @@ def read(path: Path) -> Contents:
         variables[name] = matlab_variable(name, element.shape, word, read)
         if word == "char" and name in TEXTS:
             texts[name] = read_text(path, element)
-        elif name.lower() in WAVELENGTH_NAMES and word in NUMERIC:
-            wavelengths = read()
-    return matlab_contents(path, TITLE, variables, texts, wavelengths)
+        elif may_be_wavelengths(name, element.shape) and word in NUMERIC - {"logical"}:
+            listed.append(Listed(name, read()))
+    return named_contents(path, TITLE, variables, texts, tuple(listed))
 
 
 def write(record: Record, path: Path, overwrite: bool) -> None:
@@ -89,15 +89,6 @@ def matlab_variable(
     note = "" if matlab_class in NUMERIC else f"a {matlab_class}, not an array of numbers"
     scale = kaist_to_fraction if name in ("img", "img_expand") else to_fraction
     return Variable(name, shape, matlab_class, read, scale, band_axis=-1, note=note)
-
-
-def matlab_contents(
-    path: Path, title: str, variables: dict[str, Variable], texts: dict[str, str], wavelengths: Any
-) -> Contents:
-    """Contents of a MATLAB file of any version."""
-    kind = as_kind(texts.get("kind"))
-    attrs = from_json(texts.get("provenance", "{}")) if kind else None
-    return Contents(str(path), title, variables, wavelengths, None, attrs, kind)
 
 
 def bands_last(array: NDArray[Any]) -> NDArray[Any]:

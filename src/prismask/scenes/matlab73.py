@@ -21,17 +21,20 @@ from prismask.scenes.atomic import write_beside
 from prismask.scenes.attributes import to_json
 from prismask.scenes.contents import (
     DEFLATE_RATIO,
+    TEXTS,
     Contents,
+    Listed,
     Variable,
     arrays_of,
     check_claim,
     file_size,
     kind_of,
+    named_contents,
     wavelengths_of,
 )
-from prismask.scenes.matlab import NUMERIC, TEXTS, bands_last, matlab_contents, matlab_variable
+from prismask.scenes.matlab import NUMERIC, bands_last, matlab_variable
 from prismask.scenes.records import Record
-from prismask.scenes.selection import WAVELENGTH_NAMES
+from prismask.scenes.wavelengths import may_be_wavelengths
 
 TITLE = "MATLAB v7.3"
 USERBLOCK = 512
@@ -43,7 +46,7 @@ def read(path: Path) -> Contents:
 
     variables: dict[str, Variable] = {}
     texts: dict[str, str] = {}
-    wavelengths = None
+    listed: list[Listed] = []
     with h5py.File(path, "r") as file:
         for name in file:
             if name.startswith("#"):  # MATLAB keeps what cells and objects refer to in there
@@ -54,10 +57,10 @@ def read(path: Path) -> Contents:
             variables[name] = matlab_variable(name, shape, matlab_class, partial(_read, path, name))
             if matlab_class == "char" and name in TEXTS:
                 texts[name] = _text(node)
-            elif name.lower() in WAVELENGTH_NAMES and matlab_class in NUMERIC:
+            elif may_be_wavelengths(name, shape) and matlab_class in NUMERIC - {"logical"}:
                 _check_size(path, node)
-                wavelengths = node[()].reshape(-1)
-    return matlab_contents(path, TITLE, variables, texts, wavelengths)
+                listed.append(Listed(name, node[()]))
+    return named_contents(path, TITLE, variables, texts, tuple(listed))
 
 
 def write(record: Record, path: Path, overwrite: bool) -> None:

@@ -16,30 +16,30 @@ from numpy.typing import NDArray
 
 from prismask.errors import FormatError
 from prismask.scenes.atomic import write_beside
-from prismask.scenes.attributes import from_json, to_json
+from prismask.scenes.attributes import to_json
 from prismask.scenes.contents import (
     DEFLATE_RATIO,
+    TEXTS,
     Contents,
+    Listed,
     Variable,
     arrays_of,
-    as_kind,
     check_claim,
     file_size,
     kind_of,
+    named_contents,
     wavelengths_of,
 )
 from prismask.scenes.npy import array_bytes, array_header, note_for
 from prismask.scenes.records import Record
-from prismask.scenes.selection import WAVELENGTH_NAMES
-
-_TEXTS = ("kind", "provenance")
+from prismask.scenes.wavelengths import may_be_wavelengths
 
 
 def read(path: Path) -> Contents:
     """What an NPZ file holds."""
     variables: dict[str, Variable] = {}
     texts: dict[str, str] = {}
-    wavelengths = None
+    listed: list[Listed] = []
     with zipfile.ZipFile(path) as archive:
         for info in archive.infolist():
             if not info.filename.endswith(".npy"):
@@ -49,19 +49,17 @@ def read(path: Path) -> Contents:
                 shape, dtype = array_header(member, f"{path}, {name}")
                 check_claim(path, array_bytes(shape, dtype), info.file_size, name)
             check_claim(path, info.file_size, file_size(path), name, DEFLATE_RATIO)
-            if name in _TEXTS and dtype.kind == "U":
+            if name in TEXTS and dtype.kind == "U":
                 texts[name] = str(read_member(path, name))
                 continue
-            if name.lower() in WAVELENGTH_NAMES and dtype.kind in "fiu":
-                wavelengths = read_member(path, name)
+            if may_be_wavelengths(name, shape) and dtype.kind in "fiu":
+                listed.append(Listed(name, read_member(path, name)))
             variables[name] = Variable(
                 name, shape, str(dtype), partial(read_member, path, name), note=note_for(dtype)
             )
     if not variables:
         raise FormatError(f"{path} is a zip archive without NumPy arrays in it.")
-    kind = as_kind(texts.get("kind"))
-    attrs = from_json(texts.get("provenance", "{}")) if kind else None
-    return Contents(str(path), "NPZ", variables, wavelengths, None, attrs, kind)
+    return named_contents(path, "NPZ", variables, texts, tuple(listed))
 
 
 def write(record: Record, path: Path, overwrite: bool) -> None:

@@ -27,6 +27,8 @@ from prismask.scenes.records import Array, Cube, check_wavelengths
 Method = Literal["linear", "nearest", "gaussian"]
 Extrapolate = Literal["error", "hold"]
 METHODS = ("linear", "nearest", "gaussian")
+SAME_NM = 0.5
+"""Wavelengths that differ by less are taken for the same band."""
 _SAMPLES = 61
 _REACH = 3.0
 """Standard deviations of a Gaussian band that are looked at, to either side."""
@@ -63,6 +65,20 @@ def resample(
         None if cube.upper is None else _apply(weights, cube.upper),
         {**cube.attrs, "resampled": method},
     )
+
+
+def check_same_bands(estimate: Cube, truth: Cube) -> None:
+    """Raise where two cubes have other wavelengths; nothing is said where one has none."""
+    first, second = estimate.wavelengths, truth.wavelengths
+    if first is None or second is None or first.shape != second.shape:
+        return
+    furthest = int(abs(first - second).argmax())
+    if abs(first[furthest] - second[furthest]) > SAME_NM:
+        raise ValuesError(
+            f"band {furthest} lies at {first[furthest]:g} nm in the estimate and at "
+            f"{second[furthest]:g} nm in the truth. Resample one of them first "
+            "(prismask.scenes.resample)."
+        )
 
 
 def resampling_weights(

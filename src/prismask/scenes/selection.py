@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from prismask.checks import nearest, size_text
 from prismask.errors import FormatError, ShapeError
-from prismask.scenes.contents import KINDS, PARTS, Contents, Kind, Variable, reading
+from prismask.scenes.contents import KINDS, PARTS, Contents, Kind, Listed, Variable, reading
 from prismask.scenes.records import Cube, Mask, Measurement, Record
-from prismask.scenes.units import to_nanometres
+from prismask.scenes.wavelengths import WAVELENGTH_NAMES, find_wavelengths, in_nanometres
 
 NAMES: dict[Kind, tuple[str, ...]] = {
     "cube": (
@@ -35,12 +35,6 @@ NAMES: dict[Kind, tuple[str, ...]] = {
     "mask": ("mask", "mask_3d", "mask3d", "coded_aperture"),
 }  # fmt: skip
 """Names under which the field stores each kind, in the order they are looked for."""
-
-WAVELENGTH_NAMES = (
-    "wavelength", "wavelengths", "wavelength_nm", "wavelengths_nm", "lambda", "lambdas", "wl",
-    "bands",
-)  # fmt: skip
-"""Names under which wavelengths are found."""
 
 DIMENSIONS: dict[Kind, tuple[int, ...]] = {"cube": (3,), "measurement": (2,), "mask": (2, 3)}
 _LISTED = 40
@@ -71,10 +65,15 @@ def make_record(
     with reading(contents.source, contents.format):
         if kind == "measurement":
             return Measurement(values, attrs)
-        stated = _stated_wavelengths(contents, wavelengths) if values.ndim == 3 else None
-        bands = None if stated is None else len(stated)
+        listed = None
+        if values.ndim == 3 and wavelengths is not None:
+            listed = Listed("", wavelengths, "nm")
+        elif values.ndim == 3:
+            listed = find_wavelengths(contents, values.shape, chosen.band_axis)
+        bands = None if listed is None else len(listed.values)
         values = bands_first(values, chosen.band_axis, bands)
         parts = {part: bands_first(p, chosen.band_axis, bands) for part, p in parts.items()}
+        stated = None if listed is None else in_nanometres(listed, len(values))
         if kind == "mask":
             return Mask(values, stated, attrs)
         return Cube(values, stated, attrs=attrs, **parts)
@@ -198,14 +197,6 @@ def _named(contents: Contents, variable: str) -> Variable:
 def _values(contents: Contents, variable: Variable) -> NDArray[Any]:
     with reading(contents.source, contents.format):
         return variable.to_fraction(variable.read())
-
-
-def _stated_wavelengths(contents: Contents, given: Any) -> NDArray[np.float64] | None:
-    if given is not None:
-        return np.asarray(given, dtype=np.float64).reshape(-1)
-    if contents.wavelengths is None:
-        return None
-    return to_nanometres(contents.wavelengths, contents.wavelength_units)
 
 
 def _no_choice(contents: Contents, kind: Kind | None) -> str:

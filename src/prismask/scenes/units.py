@@ -22,6 +22,8 @@ _NANOMETRES = {
     "mm": 1e6, "m": 1e9, "angstrom": 0.1, "angstroms": 0.1, "å": 0.1,
 }  # fmt: skip
 
+_NO_UNITS = ("", "unknown", "1")
+
 
 def to_fraction(values: NDArray[Any]) -> NDArray[Any]:
     """Values as fractions of full scale.
@@ -68,8 +70,8 @@ def to_nanometres(wavelengths: Any, units: str | None = None) -> NDArray[np.floa
     under 100 nm.
     """
     values = np.asarray(wavelengths, dtype=np.float64).reshape(-1)
-    word = (units or "").strip().lower()
-    if word in ("", "unknown", "1"):
+    word = _word(units)
+    if word in _NO_UNITS:
         factor = 1e3 if values.size and np.abs(values).max() < 100 else 1.0
     elif word in _NANOMETRES:
         factor = _NANOMETRES[word]
@@ -80,3 +82,20 @@ def to_nanometres(wavelengths: Any, units: str | None = None) -> NDArray[np.floa
         )
     # 0.4533 µm is 453.3 nm, not 453.29999999999995.
     return values if factor == 1.0 else np.round(values * factor, 6)
+
+
+def without_units(units: str | None) -> bool:
+    """Whether a file leaves the unit open."""
+    return _word(units) in _NO_UNITS
+
+
+def is_count(values: Any) -> bool:
+    """Whether numbers are merely 0, 1, 2 … or 1, 2, 3 …: they count something."""
+    flat = np.asarray(values).reshape(-1)
+    return flat.size > 0 and any(
+        np.array_equal(flat, np.arange(first, first + flat.size)) for first in (0, 1)
+    )
+
+
+def _word(units: str | None) -> str:
+    return (units or "").strip().lower()

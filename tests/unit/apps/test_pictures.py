@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from prismask.apps.cli import run
 from prismask.apps.pictures import grey_picture, png_bytes, write_png
 from prismask.errors import OutputExistsError
+from prismask.scenes.files import save
+from prismask.scenes.random_scenes import random_scene
 
 
 def test_png_keeps_every_pixel() -> None:
@@ -36,3 +39,28 @@ def test_grey_picture_spans_the_range() -> None:
     assert picture.min() == 0
     assert picture.max() == 255
     assert not grey_picture(np.zeros((3, 3))).any()
+
+
+@pytest.mark.parametrize("words", ["", "--band 550"])
+@pytest.mark.parametrize("exposure", ["0", "-1", "nan", "inf", "bright"])
+def test_exposures_that_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str, exposure: str
+) -> None:
+    save(random_scene(0, (8, 8)), tmp_path / "scene.nc")
+    line = ["render", str(tmp_path / "scene.nc"), "-o", str(tmp_path / "a.png"), *words.split()]
+    assert run([*line, f"--exposure={exposure}"]) != 0
+    assert f"--exposure is '{exposure}'; it is auto or a number above 0" in capsys.readouterr().err
+    assert not (tmp_path / "a.png").exists()
+    assert run([*line, "--exposure=0.5"]) == 0
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a.tif", "a"])
+def test_pictures_are_what_their_name_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    save(random_scene(0, (8, 8)), tmp_path / "scene.nc")
+    assert run(["render", str(tmp_path / "scene.nc"), "-o", str(tmp_path / name)]) != 0
+    assert "pictures are written as PNG: a.png" in capsys.readouterr().err
+    assert not (tmp_path / name).exists()
+    assert run(["render", str(tmp_path / "scene.nc"), "-o", str(tmp_path / "A.PNG")]) == 0
+    assert (tmp_path / "A.PNG").read_bytes().startswith(b"\x89PNG")

@@ -16,6 +16,7 @@ pytest.importorskip("fastapi", reason="the extra web is not installed")
 import httpx
 import uvicorn
 
+from prismask.apps.serve import find_choices
 from prismask.apps.view import view_site
 from prismask.apps.web.app import create_app
 from prismask.apps.web.guards import LOOPBACK
@@ -24,6 +25,10 @@ from prismask.apps.web.pages import FOLDER
 from prismask.apps.web.server import address_of, listen
 from prismask.apps.web.site import Choices, Site
 from prismask.apps.web.uploads import keep_upload, safe_name
+from prismask.errors import ConfigError
+from prismask.models.catalogue import shipped
+from prismask.models.registry import create_model
+from prismask.models.weights import save_weights
 from prismask.scenes.files import save
 from prismask.scenes.records import Cube, Mask, Measurement
 
@@ -218,3 +223,31 @@ def test_a_mask_or_a_measurement_can_be_looked_at(tmp_path: Path) -> None:
         site = view_site(tmp_path / name)
         assert site.results.get(str(site.first)).cube.size == size
         site.close()
+
+
+def weights(path: Path, **record: str) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    save_weights(create_model("srn", bands=4, seed=0, width=8, blocks=1), path, record)
+    return path
+
+
+def test_every_file_of_weights_is_offered_under_a_name_of_its_own(tmp_path: Path) -> None:
+    ours = {one.name: one.path for one in shipped()}
+    files = [
+        weights(tmp_path / "a" / "weights.safetensors", name="run"),
+        weights(tmp_path / "b" / "weights.safetensors", name="run"),
+        weights(tmp_path / "c" / "weights.safetensors"),
+        *(weights(tmp_path / "d" / f"{name}.safetensors", name=name) for name in [*ours][:1]),
+    ]
+    offered = find_choices((*files, files[0]), "cpu").models
+    own = dict(zip(("run", "b", "c", "d"), files, strict=False))
+    assert offered == ours | own
+
+
+def test_two_files_of_one_name_are_told_apart_or_refused(tmp_path: Path) -> None:
+    first = weights(tmp_path / "a" / "one.safetensors", name="a")
+    second = weights(tmp_path / "a" / "two.safetensors", name="a")
+    with pytest.raises(ConfigError) as caught:
+        find_choices((first, second), "cpu")
+    for part in (str(first), str(second), "'a'", "rename the folder"):
+        assert part in str(caught.value)

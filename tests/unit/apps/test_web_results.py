@@ -16,7 +16,7 @@ from prismask.apps.web.layers import DIVERGING, colours, layers_of, render
 from prismask.apps.web.pictures_cache import PictureCache
 from prismask.apps.web.results import Result, ResultStore, top_of
 from prismask.apps.web.spectra import Region, spectra_csv, spectrum
-from prismask.errors import ConfigError, DataMissingError, ShapeError
+from prismask.errors import ConfigError, DataMissingError, ShapeError, ValuesError
 from prismask.scenes.files import load_cube
 from prismask.scenes.records import Cube, Mask, Measurement
 
@@ -32,6 +32,14 @@ def full() -> Result:
     return Result(
         "a.nc", cube, Cube(values * 0.5, AT), Measurement(np.ones((5, 9))), Mask(np.ones((5, 7)))
     )
+
+
+def test_a_reference_at_other_wavelengths_is_refused(full: Result) -> None:
+    values = full.cube.values
+    with pytest.raises(ValuesError, match="band 1 lies at 550 nm in the estimate and at 560 nm"):
+        Result("x", full.cube, Cube(values, [450, 560, 650]))
+    for near in ([450, 550.4, 650], None):
+        assert Result("x", full.cube, Cube(values, near)).reference is not None
 
 
 def pixels(png: bytes) -> np.ndarray:

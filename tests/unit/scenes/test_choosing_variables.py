@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from file_examples import IDS, RECORDS, WRITTEN, a_cube, write
 
-from prismask.errors import ConfigError, FormatError
+from prismask.errors import ConfigError, FormatError, ValuesError
 from prismask.scenes.contents import kind_of
 from prismask.scenes.files import describe, load, load_cube, load_mask
 from prismask.scenes.records import Cube, Mask, Measurement
@@ -74,6 +74,82 @@ def test_error_bars_are_not_cubes(tmp_path: Path) -> None:
 def test_unknown_kind(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Did you mean 'mask'"):
         load(npz(tmp_path, a=FLAT), "maks")
+
+
+# --- which numbers are the wavelengths ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        {"lambda": 0.05},
+        {"lambda": np.array([[0.05]])},
+        {"lambda": np.array([0.1, 0.2])},
+        {"bands": np.array([1, 2, 3])},
+        {"bands": np.arange(3)},
+        {"wavelengths": np.arange(1.0, 4.0)},
+        {"bands": np.ones((3, 4, 5))},
+    ],
+)
+def test_names_that_say_no_wavelengths(tmp_path: Path, others: dict[str, Any]) -> None:
+    path = npz(tmp_path, cube=DEEP, **others)
+    assert load_cube(path).wavelengths is None
+    facts = describe(path)
+    assert (facts["wavelengths"], facts["problem"], facts["shape"]) == (None, None, (3, 4, 5))
+    # … nor do they hide those that do.
+    both = npz(tmp_path, cube=DEEP, wl=[0.4, 0.5, 0.6], **others)
+    assert load_cube(both).wavelengths.tolist() == [400, 500, 600]
+    assert describe(both)["wavelengths"] == [400, 500, 600]
+
+
+@pytest.mark.parametrize(
+    ("shape", "number", "expected"),
+    [
+        ((1, 4, 5), 550.0, [550.0]),
+        ((1, 4, 5), 0.55, [550.0]),
+        ((1, 4, 5), 0.05, None),
+        ((1, 4, 5), 1, None),
+        ((4, 5, 1), 550.0, [550.0]),
+        ((4, 1, 5), 0.5, None),
+    ],
+)
+def test_a_single_number(
+    tmp_path: Path, shape: tuple[int, ...], number: float, expected: list[float] | None
+) -> None:
+    path = npz(tmp_path, cube=np.full(shape, 0.5), **{"lambda": number})
+    cube = load_cube(path)
+    assert (None if cube.wavelengths is None else cube.wavelengths.tolist()) == expected
+    assert cube.values.shape == ((1, 4, 5) if expected else shape)
+    assert describe(path)["wavelengths"] == expected
+    assert describe(path)["shape"] == cube.values.shape
+
+
+def test_a_list_along_the_bands_comes_before_one_along_a_side(tmp_path: Path) -> None:
+    path = npz(tmp_path, cube=DEEP, wl=[400.0, 500.0, 600.0], **{"lambda": [1.0, 3.0, 9.0, 27.0]})
+    assert load_cube(path).wavelengths.tolist() == [400, 500, 600]
+
+
+def test_a_list_of_another_length_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert load_cube(npz(tmp_path, cube=DEEP, wl=np.arange(400.0, 470, 10))).wavelengths is None
+    assert "wl lists 7 numbers, none of the sides of 3×4×5" in caplog.text
+
+
+def test_a_name_that_says_the_unit(tmp_path: Path) -> None:
+    path = npz(tmp_path, cube=DEEP, wavelengths_nm=[13.5, 50.0, 90.0])
+    assert load_cube(path).wavelengths.tolist() == [13.5, 50, 90]
+
+
+@pytest.mark.parametrize("listed", [[500.0, 400.0, 600.0], [-2.0, 0.5, 0.6], [400, np.nan, 600]])
+def test_an_error_about_wavelengths_names_the_variable(tmp_path: Path, listed: list[float]) -> None:
+    path = npz(tmp_path, cube=DEEP, bands=listed)
+    with pytest.raises(ValuesError, match=r"file\.npz: .*variable 'bands'; wavelengths=…"):
+        load_cube(path)
+    facts = describe(path)
+    assert "variable 'bands'" in facts["problem"]
+    assert (facts["wavelengths"], facts["shape"]) == (None, (3, 4, 5))
+    assert load_cube(path, wavelengths=[400, 500, 600]).wavelengths is not None
 
 
 # --- describe ----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import spectral
 from file_examples import a_cube, a_mask, write
 
 from prismask.errors import DataMissingError, FormatError, ValuesError
-from prismask.scenes.files import load, load_cube, load_mask, save
+from prismask.scenes.files import describe, load, load_cube, load_mask, save
 
 CUBE = np.random.default_rng(0).random((3, 5, 4)).astype(np.float32)
 
@@ -119,6 +119,47 @@ def test_header_finds_its_own_data_among_others(tmp_path: Path) -> None:
     assert np.array_equal(load(tmp_path / "x.hdr").values, newer.values)
 
 
+@pytest.mark.parametrize("units", [None, "Unknown"])
+def test_numbers_of_bands_are_no_wavelengths(tmp_path: Path, units: str | None) -> None:
+    path = envi(tmp_path, wavelength="{1, 2, 3}", wavelength_units=units)
+    assert load_cube(path).wavelengths is None
+    assert describe(path)["wavelengths"] is None
+    in_units = envi(tmp_path, wavelength="{1, 2, 3}", wavelength_units="um")
+    assert load_cube(in_units).wavelengths.tolist() == [1000, 2000, 3000]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "code", "ignored", "stored"),
+    [
+        ("<f4", 4, "-9999", -9999),
+        ("<f4", 4, "-3.40282347e+38", np.finfo(np.float32).min),
+        ("<f8", 5, "-1e40", -1e40),
+        ("<f4", 4, "nan", np.nan),
+        ("<i2", 2, "-9999.0", -9999),
+        ("<u2", 12, "{65535}", 65535),
+    ],
+)
+def test_values_that_are_marked_as_missing(
+    tmp_path: Path, dtype: str, code: int, ignored: str, stored: float
+) -> None:
+    values = (CUBE * 1000).astype(dtype)
+    path = envi(tmp_path, values.tobytes(), data_type=code, data_ignore_value=ignored)
+    assert load_cube(path).values.shape == CUBE.shape  # where nothing is missing
+    values[:, 1, 2] = stored
+    values[2, 4, 0] = stored
+    path = envi(tmp_path, values.tobytes(), data_type=code, data_ignore_value=ignored)
+    with pytest.raises(ValuesError, match=r"x\.hdr: 2 of 20 pixels are marked as missing"):
+        load_cube(path)
+    assert "2 of 20 pixels" in describe(path)["problem"]
+
+
+@pytest.mark.parametrize(("code", "ignored"), [(12, "-9999"), (12, "none"), (4, "1e300")])
+def test_values_that_cannot_occur_mark_nothing(tmp_path: Path, code: int, ignored: str) -> None:
+    values = (CUBE * 1000).astype("<u2" if code == 12 else "<f4")
+    path = envi(tmp_path, values.tobytes(), data_type=code, data_ignore_value=ignored)
+    assert load_cube(path).values.shape == CUBE.shape
+
+
 # --- faults ------------------------------------------------------------------------------------
 
 
@@ -194,3 +235,9 @@ def test_existing_half_of_a_pair_is_kept(tmp_path: Path) -> None:
         save(a_mask(), tmp_path / "x.hdr")
     assert data.read_bytes() == b"precious"
     assert not (tmp_path / "x.hdr").exists()
+
+
+def test_missing_pixels_that_are_dark_are_dark(tmp_path: Path) -> None:
+    values = np.arange(24, dtype="<u2")
+    path = envi(tmp_path, values.tobytes(), data_type=12, data_ignore_value="0")
+    assert load_cube(path).values.min() == 0

@@ -123,3 +123,13 @@ def test_provenance_of_any_kind_becomes_json() -> None:
     for bad in ("[]", "{", "3"):
         with pytest.raises(FormatError, match="provenance"):
             from_json(bad)
+
+
+def test_bands_that_are_counted_have_no_wavelengths() -> None:
+    values = xarray.DataArray(np.ones((3, 4, 5)), dims=("bands", "y", "x"))
+    counted = values.assign_coords(bands=[1, 2, 3]).to_dataset(name="cube")
+    assert from_dataset(counted).wavelengths is None
+    counted["bands"].attrs["units"] = "um"
+    assert from_dataset(counted).wavelengths.tolist() == [1000, 2000, 3000]
+    weighted = values.to_dataset(name="cube").assign({"lambda": ("k", [0.1, 0.2])})
+    assert from_dataset(weighted).wavelengths is None

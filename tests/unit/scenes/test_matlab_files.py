@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from prismask.errors import FormatError, ValuesError
-from prismask.scenes.files import load, load_cube, load_mask, load_measurement
+from prismask.scenes.files import describe, load, load_cube, load_mask, load_measurement
 from prismask.scenes.matlab_elements import list_elements, read_numbers
 from prismask.scenes.records import Cube, Mask, Measurement
 
@@ -216,6 +216,43 @@ def test_wavelengths_tell_the_axis_of_the_bands(tmp_path: Path) -> None:
     assert cube.wavelengths is not None
     micrometres = mat(tmp_path, cube=CUBE, lambda_=1, wl=[0.4, 0.5, 0.6])
     assert load_cube(micrometres).wavelengths.tolist() == [400, 500, 600]
+
+
+def as_v73(folder: Path, **variables: Any) -> Path:
+    path = folder / "file73.mat"
+    with h5py.File(path, "w", userblock_size=512) as file:
+        for name, values in variables.items():
+            stored = file.create_dataset(name, data=np.ascontiguousarray(np.atleast_2d(values).T))
+            stored.attrs["MATLAB_class"] = np.bytes_("double")
+    return path
+
+
+@pytest.mark.parametrize("written", [mat, as_v73])
+@pytest.mark.parametrize(
+    "others",
+    [{"lambda": 0.05}, {"lambda": 2.0}, {"bands": np.arange(1.0, 4)}, {"bands": np.arange(3.0)}],
+)
+def test_weights_and_counts_are_no_wavelengths(
+    tmp_path: Path, written: Any, others: dict[str, Any]
+) -> None:
+    path = written(tmp_path, cube=CUBE, **others)
+    cube = load_cube(path)
+    assert cube.wavelengths is None
+    assert cube.values.shape == describe(path)["shape"] == (3, 5, 4)
+    assert describe(path)["wavelengths"] is None
+    both = written(tmp_path, cube=CUBE, wavelengths=[400.0, 500.0, 600.0], **others)
+    assert load_cube(both).wavelengths.tolist() == [400, 500, 600]
+
+
+def test_a_line_of_pixels_keeps_its_bands(tmp_path: Path) -> None:
+    # The one row fits a single number too.
+    path = mat(tmp_path, cube=CUBE[:1], **{"lambda": 0.5})
+    assert load_cube(path).values.shape == (3, 1, 4)
+
+
+def test_logical_bands_are_a_choice(tmp_path: Path) -> None:
+    path = mat(tmp_path, cube=CUBE, bands=np.array([False, True, True]))
+    assert load_cube(path).wavelengths is None
 
 
 def test_unsorted_wavelengths(tmp_path: Path) -> None:

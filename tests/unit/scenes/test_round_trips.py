@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from prismask.errors import FormatError
 from prismask.scenes.contents import kind_of
-from prismask.scenes.files import load, load_cube, save
+from prismask.scenes.files import describe, load, load_cube, save
 from prismask.scenes.records import Cube
 
 KEEPS_ALL = [(e, n) for e, n in WRITTEN if e in (".nc", ".mat", ".npz")]
@@ -50,6 +50,17 @@ def test_these_formats_keep_everything(
 ) -> None:
     record = RECORDS[name]
     assert same(load(write(record, tmp_path, "file", extension, form)), record)
+
+
+@pytest.mark.parametrize("at", [[13.5, 50, 90], [0.1, 0.2, 0.3], [1, 2, 3], [99, 100, 2000]])
+@pytest.mark.parametrize(("extension", "form"), KEEPS_ALL)
+def test_nanometres_stay_nanometres(
+    tmp_path: Path, extension: str, form: str | None, at: list[float]
+) -> None:
+    cube = Cube(a_cube().values, at)
+    path = write(cube, tmp_path, "file", extension, form)
+    assert load_cube(path).wavelengths.tolist() == at
+    assert describe(path)["wavelengths"] == at
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from prismask.checks import size_text
 from prismask.errors import DataMissingError, ShapeError
 from prismask.scenes.records import Cube, Mask, Measurement
+from prismask.scenes.resample import check_same_bands
 
 PERCENTILE = 99.5
 SAMPLED = 2_000_000
@@ -28,7 +29,7 @@ class Result:
     name: str
     cube: Cube
     reference: Cube | None = None
-    """The truth, of the cube's shape."""
+    """The truth, of the cube's shape and at its wavelengths."""
     snapshot: Measurement | None = None
     mask: Mask | None = None
     others: tuple[tuple[str, str], ...] = ()
@@ -41,6 +42,8 @@ class Result:
                 f"the reference is {size_text(self.reference.values.shape)} and the cube "
                 f"{size_text(self.cube.values.shape)}: an error needs the same bands and size."
             )
+        if self.reference is not None:
+            check_same_bands(self.cube, self.reference)
 
     @property
     def has_uncertainty(self) -> bool:

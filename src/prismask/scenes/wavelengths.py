@@ -1,0 +1,107 @@
+"""Which numbers in a file are the wavelengths of an array.
+
+Formats such as ENVI and TIFF state them, and so do our own files. In others a variable is merely
+called `lambda` or `bands`, and may as well be the weight of a regulariser or a count: it is taken
+for the wavelengths if it is a list as long as one of the array's sides.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismask.checks import size_text
+from prismask.errors import PrismaskError
+from prismask.scenes.contents import Contents, Listed
+from prismask.scenes.records import check_wavelengths
+from prismask.scenes.units import is_count, to_nanometres, without_units
+
+logger = logging.getLogger(__name__)
+
+WAVELENGTH_NAMES = (
+    "wavelength", "wavelengths", "wavelength_nm", "wavelengths_nm", "lambda", "lambdas", "wl",
+    "bands",
+)  # fmt: skip
+"""Names under which wavelengths are found, in the order they are looked for."""
+
+_LEAST_UM, _LEAST_NM = 0.1, 100.0
+"""No optical band lies under 100 nm."""
+
+
+def may_be_wavelengths(name: str, shape: tuple[int, ...]) -> bool:
+    """Whether a variable has such a name, and is a list or a single number."""
+    return name.lower() in WAVELENGTH_NAMES and sum(size != 1 for size in shape) <= 1
+
+
+def find_wavelengths(
+    contents: Contents, shape: tuple[int, ...], band_axis: int = 0
+) -> Listed | None:
+    """The wavelengths of an array of that shape, as the file has them; None if it has none.
+
+    Of several lists that fit, one along the axis where the format has the bands comes first, then
+    the order of `WAVELENGTH_NAMES` decides.
+    """
+    if contents.wavelengths is not None:
+        return stated_wavelengths(contents)
+    fitting = [listed for listed in contents.listed if _fits(contents, listed, shape, band_axis)]
+    return min(
+        fitting,
+        key=lambda listed: (
+            len(listed.values) != shape[band_axis],
+            WAVELENGTH_NAMES.index(listed.name.lower()),
+        ),
+        default=None,
+    )
+
+
+def stated_wavelengths(contents: Contents) -> Listed | None:
+    """The wavelengths that a file states, whichever of its arrays is meant."""
+    if contents.wavelengths is None:
+        return None
+    listed = Listed("", contents.wavelengths, contents.wavelength_units)
+    return None if _counts_bands(contents, listed) else listed
+
+
+def in_nanometres(listed: Listed, bands: int) -> NDArray[np.float64]:
+    """The wavelengths of so many bands, checked; an error names the variable they come from."""
+    try:
+        return check_wavelengths(to_nanometres(listed.values, _units(listed)), bands)
+    except PrismaskError as problem:
+        if not listed.name:
+            raise
+        raise type(problem)(
+            f"{problem} These are the numbers of the variable {listed.name!r}; wavelengths=… "
+            "(--wavelengths) replaces them."
+        ) from problem
+
+
+def _fits(contents: Contents, listed: Listed, shape: tuple[int, ...], band_axis: int) -> bool:
+    if _counts_bands(contents, listed):
+        return False
+    if listed.values.size == 1 and without_units(_units(listed)):
+        # MATLAB has no other scalars. Where the bands are elsewhere, it must be nm beyond doubt.
+        least = _LEAST_UM if shape[band_axis] == 1 else _LEAST_NM
+        return 1 in shape and listed.values.item() >= least
+    if listed.values.size in shape:
+        return True
+    if listed.values.size > 1:
+        logger.warning(
+            "%s: %s lists %d numbers, none of the sides of %s: not taken for its wavelengths.",
+            contents.source, listed.name, listed.values.size, size_text(shape),
+        )  # fmt: skip
+    return False
+
+
+def _counts_bands(contents: Contents, listed: Listed) -> bool:
+    """Whether it says 1, 2, 3 … of no unit."""
+    counts = without_units(_units(listed)) and is_count(listed.values)
+    if counts:
+        name = listed.name or "wavelength"
+        logger.info("%s: %s counts the bands, it says no wavelengths.", contents.source, name)
+    return counts
+
+
+def _units(listed: Listed) -> str | None:
+    return "nm" if listed.name.lower().endswith("_nm") else listed.units
