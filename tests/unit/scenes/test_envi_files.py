@@ -160,6 +160,13 @@ def test_values_that_cannot_occur_mark_nothing(tmp_path: Path, code: int, ignore
     assert load_cube(path).values.shape == CUBE.shape
 
 
+def test_missing_pixels_that_are_dark_are_dark(tmp_path: Path) -> None:
+    values = (CUBE * 1000).astype("<u2")
+    values[:, 1, 2] = 0
+    path = envi(tmp_path, values.tobytes(), data_type=12, data_ignore_value="0")
+    assert load_cube(path).values[:, 1, 2].max() == 0
+
+
 # --- faults ------------------------------------------------------------------------------------
 
 
@@ -235,9 +242,3 @@ def test_existing_half_of_a_pair_is_kept(tmp_path: Path) -> None:
         save(a_mask(), tmp_path / "x.hdr")
     assert data.read_bytes() == b"precious"
     assert not (tmp_path / "x.hdr").exists()
-
-
-def test_missing_pixels_that_are_dark_are_dark(tmp_path: Path) -> None:
-    values = np.arange(24, dtype="<u2")
-    path = envi(tmp_path, values.tobytes(), data_type=12, data_ignore_value="0")
-    assert load_cube(path).values.min() == 0
