@@ -170,6 +170,11 @@ def test_finished_is_what_was_made_the_same_way(
         ("reconstruct shots --mask mask.nc -o cubes --extension jpg", "files are written as"),
         ("reconstruct empty*.nc --mask mask.nc -o cubes", "no file matches"),
         ("reconstruct --mask mask.nc -o cubes", "give a snapshot"),
+        # What is wrong for every snapshot is told once, not once for each.
+        (
+            "reconstruct shots --mask mask.nc -o cubes --method twist --samples 2",
+            "no mask posterior",
+        ),
     ],
 )
 def test_wrong_folders(

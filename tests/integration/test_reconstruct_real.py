@@ -77,5 +77,5 @@ def test_a_network_takes_both_instruments(data_folder: Path, name: str) -> None:
     assert cube.std is not None
     assert 5 < cube.attrs["network_gain"] < 20
     said = " ".join(cube.attrs["findings"])
-    assert "in the snapshot's own units" in said
+    assert "the cube is divided by it again" in said
     assert ("virtual camera" in said) == (bands == 24)

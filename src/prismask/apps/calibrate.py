@@ -65,7 +65,7 @@ def calibrate(
         the mean of both is better, and where they differ the error bars grow). [default: as the
         weights say]
     seed
-        Seed of masks, noise and samples.
+        Seed of noise, samples and what --misplaced does; the masks have one of their own.
     device
         Where to compute: auto, cpu, cuda, cuda:1 or mps.
     overwrite

@@ -171,6 +171,9 @@ def _many(
     if any(job.source.parent.resolve() == out.resolve() for job in jobs):
         raise ConfigError(f"{out} is the folder of the snapshots: give the cubes another one.")
     format_for_writing(jobs[0].out)
+    if workers == 1 and dask is None:
+        # Here it is needed anyway: what is wrong for all snapshots is then told once.
+        work.prepare()
     with _folder(out):
         remark(f"{len(jobs)} snapshots to {out} …")
         sent = work if dask is None else work.absolute()

@@ -53,6 +53,10 @@ class SnapshotWork:
             self, settings=settings, mask=self.mask.absolute(), camera=self.camera.spelled_out()
         )
 
+    def prepare(self) -> None:
+        """Make ready what all snapshots share; settings that cannot work raise."""
+        _reconstruction(self.settings, self.run_id)
+
     def __call__(self, job: Job) -> Finished:
         """Do one job of a folder, unless its cube is there already and made the same way."""
         return self.run(job, resume=True)

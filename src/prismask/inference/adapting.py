@@ -153,7 +153,7 @@ def _pieces(
 
     def piece_with_something() -> Tensor:
         offered = [piece(cube, *size) for _ in range(CHOICES)]
-        return max(offered, key=lambda one: float(one.std((-2, -1)).mean()))
+        return max(offered, key=lambda one: float(one.std((-2, -1), correction=0).mean()))
 
     while True:
         truth = torch.stack([piece_with_something() for _ in range(PIECES)])

@@ -154,8 +154,9 @@ class _Search:
     def first_look(self, start: Look) -> Look:
         """The best of nine shifts."""
         best = start
-        for down in (-FIRST, 0.0, FIRST):
-            for right in (-FIRST, 0.0, FIRST):
+        # Not moving comes first: along a side of one pixel all shifts are the same.
+        for down in (0.0, -FIRST, FIRST):
+            for right in (0.0, -FIRST, FIRST):
                 if down or right:
                     there = self.look(Place((down, right)))
                     best = min(best, there, key=lambda look: look.size)

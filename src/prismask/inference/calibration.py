@@ -94,7 +94,7 @@ def calibrate(
                 progress(done, total, {})
     fitted = {kind: pools[kind].fit(camera.bands, about) for kind in kinds}
     record: dict[str, Any] = {kind: interval.to_record() for kind, interval in fitted.items()}
-    return {**record, "samples": samples} if samples else record
+    return {**record, "samples": samples} if "sampled" in record else record
 
 
 class _Pool:

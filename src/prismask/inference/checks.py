@@ -14,7 +14,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from prismask.checks import size_text
-from prismask.errors import ShapeError
+from prismask.errors import ShapeError, ValuesError
 from prismask.inference.registration import Registration
 from prismask.optics.camera import CASSI
 from prismask.optics.shear import whole_step
@@ -25,6 +25,8 @@ LEAST_BANDS, MOST_BANDS = 8, 64
 """Band counts that are taken from the sizes alone; anything else has to be said."""
 SATURATED_SHARE = 1e-3
 """Share of pixels at the largest value from which a snapshot counts as clipped."""
+LEAST_SATURATED = 4
+"""Pixels there at least: every snapshot has one that is the brightest."""
 CLOSED = 0.05
 """Throughput below which a sensor pixel counts as not lit."""
 LEAST_CLOSED = 8
@@ -95,6 +97,14 @@ def check_fit(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI
     )
 
 
+def check_light(mask: Tensor) -> None:
+    """Raise `ValuesError` if a mask is closed everywhere."""
+    if not float(mask.max()) > 0:
+        raise ValuesError(
+            "the mask lets no light through. Check that the right variable of the file was read."
+        )
+
+
 def _advice(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI) -> str:
     step = whole_step(camera.offsets)
     bands = _bands_between(measurement, mask, camera.axis, abs(step)) if step else None
@@ -145,8 +155,9 @@ def _dispersion(camera: CASSI) -> str:
 
 
 def saturated_share(signal: Tensor) -> float:
-    """Share of the pixels that sit at the largest value."""
-    return float((signal >= signal.max()).float().mean()) if float(signal.max()) > 0 else 0.0
+    """Share of the pixels that sit at the largest value, or 0 where they are too few to say."""
+    count = int((signal >= signal.max()).sum()) if float(signal.max()) > 0 else 0
+    return count / signal.numel() if count >= LEAST_SATURATED else 0.0
 
 
 def dark_level(signal: Tensor, throughput: Tensor) -> float:
@@ -190,7 +201,7 @@ def _quantile(values: Tensor, level: float) -> Tensor:
 
 
 def exposure_findings(signal: Tensor, dark: float) -> list[Finding]:
-    """Clipping, and the dark level that will be subtracted."""
+    """Clipping, and the dark level that will be subtracted, in the snapshot's own units."""
     found = []
     share = saturated_share(signal)
     if share > SATURATED_SHARE:

@@ -118,6 +118,8 @@ def band_derivatives(mask: Tensor, camera: CASSI) -> list[Tensor]:
 def slope_along(values: Tensor, axis: int) -> Tensor:
     """Half the difference of both neighbours along an axis, 0 at the ends."""
     slope = torch.zeros_like(values)
+    if values.shape[axis] < 3:
+        return slope  # there are only ends
     inner = slope.narrow(axis, 1, values.shape[axis] - 2)
     before, after = (values.narrow(axis, k, values.shape[axis] - 2) for k in (0, 2))
     inner.copy_((after - before) / 2)

@@ -123,7 +123,8 @@ class Engine:
         home = self.device if self.device.type == "cuda" else "cpu"
         frames = [torch.zeros(camera.bands, *size, device=home) for _ in passes.outputs]
         tiling = self._tiling_for(samples if levels else 0, size, camera)
-        strips = list(tiles_by_strip(size, camera, tiling, not self.model.can_tile_backbone))
+        whole = not self.model.can_tile_backbone
+        strips = list(tiles_by_strip(size, camera, tiling, whole, network.ways))
         total, done = sum(len(tiles) for tiles in strips), 0
         for tiles in strips:
             piece = passes.strip(measurement, masks, tiles[0])

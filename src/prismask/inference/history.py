@@ -29,10 +29,10 @@ def sources(measurement: Measurement, mask: Mask, camera: CASSI) -> dict[str, An
 
 
 def observations(looked: Look, residual: Residual, findings: Sequence[Finding]) -> dict[str, Any]:
-    """What was noticed before and after."""
+    """What was noticed before and after; levels are in the snapshot's own units."""
     found = looked.registration
     return {
-        "units": "of the snapshot: re-projecting the cube gives the snapshot less its dark level",
+        "units": units_text(looked.unit),
         "dark_level": looked.dark,
         "noise_std": residual.noise_std,
         "noise_from": residual.noise_from,
@@ -43,3 +43,14 @@ def observations(looked: Look, residual: Residual, findings: Sequence[Finding]) 
         "registration_score": None if found is None else round(found.score, 2),
         "findings": [f"{finding.weight}: {finding.text}" for finding in findings],
     }
+
+
+def units_text(unit: float) -> str:
+    """The units of a cube whose snapshot was divided by the scale `unit`."""
+    if unit == 1.0:
+        return "of the snapshot: re-projecting the cube gives the snapshot less its dark level"
+    return (
+        "of the scene: re-projecting the cube and multiplying by the snapshot's scale "
+        f"({unit:.6g}) gives the snapshot less its dark level; dark level, noise and residual are "
+        "in the snapshot's own units"
+    )

@@ -21,7 +21,7 @@ scenes and masks, not of pixels; the spread of coverage over the scenes is store
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -40,6 +40,11 @@ LEVELS = (0.5, 0.8, 0.9, 0.95)
 FEATURES = ("brightness", "gradient", "residual")
 SPREADS = ("std", "disagreement")
 """Features that only some estimates have."""
+HOW_TO_GET = {
+    "std": "draw samples",
+    "disagreement": "ask the network twice (`ways` of its record is 2)",
+}
+"""What makes an estimate have them."""
 LEAST_LIGHT = 0.1
 """Throughput by which a residual is divided at least; at the ends of the dispersion it is 0."""
 WINDOW = 5
@@ -63,6 +68,14 @@ class Interval:
     def spreads(self) -> set[str]:
         """What it needs of `SPREADS`."""
         return set(self.exponents) & set(SPREADS)
+
+    def check(self, level: float, spreads: Collection[str]) -> None:
+        """Raise `ConfigError` unless there is a quantile for `level` and it needs no other spread.
+
+        To be asked before an estimate is made, which takes time.
+        """
+        self.quantile(level)
+        _require(self.spreads - set(spreads))
 
     def half_width(self, features: dict[str, Tensor], band: int, level: float) -> Tensor:
         """q · scale for one band; each feature is `(…, H, W)`."""
@@ -202,14 +215,23 @@ def _least_squares(
 def _scale(
     features: dict[str, Tensor], exponents: dict[str, float], constant: float | Tensor
 ) -> Tensor:
-    missing = sorted(set(exponents) - set(features))
-    if missing:
-        raise ConfigError(f"this interval needs {', '.join(missing)}, which was not computed.")
+    _require(set(exponents) - set(features))
     some = next(iter(features.values()))
     logs = torch.zeros_like(some) + constant
     for name, exponent in exponents.items():
         logs = logs + exponent * (features[name] + FLOOR).log()
     return logs.exp()
+
+
+def _require(missing: Collection[str]) -> None:
+    """Raise `ConfigError` if features are missing."""
+    if not missing:
+        return
+    names = sorted(missing)
+    advice = ", ".join(HOW_TO_GET[name] for name in names if name in HOW_TO_GET)
+    text = f"this interval needs {', '.join(names)}, which was not computed"
+    how = f"{advice}, or calibrate again (`prismask calibrate`)" if advice else ""
+    raise ConfigError(f"{text}: {how}." if how else f"{text}.")
 
 
 def _coverage_by_scene(ratio: Tensor, scene: Tensor) -> dict[str, Any]:

@@ -24,8 +24,10 @@ class Look:
 
     snapshot: Snapshot
     findings: tuple[Finding, ...]
+    unit: float
+    """What 1 of the signal is in the snapshot's own units: the scale that was divided out."""
     dark: float
-    """Dark level that was subtracted, in the units of the signal."""
+    """Dark level that was subtracted, in the snapshot's own units."""
     noise_from: str
     """Where the noise level comes from."""
     registration: Registration | None
@@ -39,21 +41,21 @@ def look(
     signal = torch.tensor(unscaled(measurement))
     aperture = as_mask_batch(torch.tensor(mask.values))
     camera.check_measurement_and_mask(signal[None], aperture)
-    # What people state is in the measurement's own units and has to follow its scale.
+    checks.check_light(aperture)
+    # What people state and are told is in the measurement's own units, all else in the signal's.
     unit = float(measurement.attrs.get("scale", 1.0))
     light = throughput(aperture, camera)
-    measured = checks.dark_level(signal, light)
-    dark = measured if settings.dark is None else settings.dark / unit
+    dark = unit * checks.dark_level(signal, light) if settings.dark is None else settings.dark
     found = None
     if settings.registration:
         found = register(signal.to(device), aperture[0].to(device), camera)
     findings = checks.exposure_findings(signal, dark if settings.dark is None else 0.0)
     findings += checks.registration_findings(found)
-    signal = signal - dark
+    signal = signal - dark / unit
     if settings.noise_std is not None:
         noise, source = settings.noise_std / unit, "given"
     else:
         noise, source = float(estimate_noise(signal[None], aperture, camera)), "as estimated"
     level = checks.brightness(signal, light)
     snapshot = Snapshot(signal, aperture, camera, noise, level)
-    return Look(snapshot, tuple(findings), dark, source, found)
+    return Look(snapshot, tuple(findings), unit, dark, source, found)

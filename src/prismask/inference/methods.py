@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -24,6 +24,9 @@ from prismask.inference.turning import Turn
 from prismask.models.ways import ways_of
 from prismask.optics.camera import CASSI
 from prismask.solvers import create_solver
+
+if TYPE_CHECKING:
+    from prismask.solvers.base import Solver
 
 Array = NDArray[np.float32]
 Progress = Callable[[int, int, Mapping[str, Any]], None]
@@ -65,6 +68,9 @@ class Method(Protocol):
     def identity(self) -> dict[str, Any]:
         """What tells this method from others, for the recipe."""
 
+    def check(self, settings: Settings) -> None:
+        """Raise `ConfigError` where it cannot do what is asked for, before anything runs."""
+
     def run(self, snapshot: Snapshot, settings: Settings, progress: Progress | None) -> Outcome:
         """Reconstruct one snapshot."""
 
@@ -75,26 +81,51 @@ class SolverMethod:
     def __init__(self, name: str, device: torch.device, options: Mapping[str, Any]) -> None:
         self.name = name
         self.device = device
+        self.options = dict(options)
         self.solver = create_solver(name, **options)
 
     def identity(self) -> dict[str, Any]:
         """Name and options."""
         return {"method": self.name, "solver": repr(self.solver)}
 
-    def run(self, snapshot: Snapshot, settings: Settings, progress: Progress | None) -> Outcome:
-        """Solve on the whole frame."""
+    def check(self, settings: Settings) -> None:
+        """A solver neither draws masks nor learns."""
         if settings.samples:
             raise ConfigError(
                 f"{self.name} has no mask posterior to draw samples from; use a network "
                 "(--model) or leave samples out."
             )
+        if settings.adapt:
+            raise ConfigError(
+                f"{self.name} has no network that could learn; use one (--model) or leave adapt "
+                "out."
+            )
+
+    def run(self, snapshot: Snapshot, settings: Settings, progress: Progress | None) -> Outcome:
+        """Solve on the whole frame."""
+        solver, findings = self._told(snapshot, settings)
         signal, mask = snapshot.signal[None].to(self.device), snapshot.mask.to(self.device)
         with torch.no_grad():
-            solution = self.solver.solve(signal, mask, snapshot.camera, progress=progress)
-        attrs = {"method": self.name, "method_options": repr(self.solver)}
+            solution = solver.solve(signal, mask, snapshot.camera, progress=progress)
+        attrs = {"method": self.name, "method_options": repr(solver)}
         if solution.chosen:
             attrs["method_chosen"] = ", ".join(f"{k}={v}" for k, v in solution.chosen.items())
-        return Outcome(solution.cube[0].cpu().numpy(), attrs=attrs)
+        return Outcome(solution.cube[0].cpu().numpy(), attrs=attrs, findings=findings)
+
+    def _told(self, snapshot: Snapshot, settings: Settings) -> tuple[Solver, tuple[Finding, ...]]:
+        """The solver that knows the noise, where people have said it and it has an ear for it."""
+        if settings.noise_std is None or "noise" in self.options:
+            return self.solver, ()
+        if not hasattr(self.solver, "noise"):
+            text = (
+                f"{self.name} cannot be told the noise: the one that was given serves the "
+                "self-check only."
+            )
+            return self.solver, (Finding("note", text),)
+        # Solvers count noise in units of the signal's rms value.
+        level = float(snapshot.signal.square().mean().sqrt())
+        noise = snapshot.noise_std / level if level > 0 else 0.0
+        return create_solver(self.name, **self.options, noise=noise), ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +192,15 @@ class NetworkMethod:
             return None
         return Interval.from_record(stored[kind], self.engine.bands)
 
+    def check(self, settings: Settings) -> None:
+        """Whether the weights can give the samples and the interval that are asked for."""
+        self._check_samples(settings)
+        interval = self.interval(settings)
+        if interval is not None:
+            spreads = {"std"} if settings.samples else set()
+            spreads |= {"disagreement"} if ways_of(self.record) > 1 else set()
+            interval.check(settings.level, spreads)
+
     def view(self, snapshot: Snapshot) -> View:
         """The snapshot as the network likes to see it."""
         adapter = self.adapter(snapshot.camera)
@@ -187,7 +227,6 @@ class NetworkMethod:
 
     def run(self, snapshot: Snapshot, settings: Settings, progress: Progress | None) -> Outcome:
         """One pass, or one for each sampled mask; the result is in the snapshot's units again."""
-        self._check_samples(settings)
         seen, interval = self.view(snapshot), self.interval(settings)
         tails = ((1 - settings.level) / 2, (1 + settings.level) / 2)
         learned = Learned(self.engine)
@@ -255,6 +294,8 @@ class NetworkMethod:
         percent = f"{100 * settings.level:g} %"
         if interval is not None:
             attrs["interval"] = f"{percent}, calibrated on {interval.about.get('scenes')} scenes"
+            if settings.samples and "sampled" not in self.record["interval"]:
+                attrs["interval"] += ", fitted to single passes, not to the mean of samples"
         elif settings.samples:
             attrs["interval"] = f"central {percent} of the mask samples, not calibrated"
         return attrs
@@ -285,7 +326,7 @@ def _scale_findings(gain: float) -> list[Finding]:
         return []
     text = (
         f"the snapshot is multiplied by {gain:.3g} for the network, which was trained on scenes of "
-        "that brightness; the cube is given back in the snapshot's own units."
+        "that brightness; the cube is divided by it again."
     )
     return [Finding("note", text)]
 

@@ -29,23 +29,33 @@ class Residual:
     """Where that number comes from."""
 
     @property
-    def over_noise(self) -> float:
-        """The residual in units of the noise."""
-        return self.rms / self.noise_std if self.noise_std > 0 else float("inf")
+    def over_noise(self) -> float | None:
+        """The residual in units of the noise; None where there is no noise to compare with."""
+        return self.rms / self.noise_std if self.noise_std > 0 else None
 
     def text(self) -> str:
         """One line for the person."""
         line = f"residual {self.rms:.3g} rms, {100 * self.relative:.2g} % of the signal"
-        if self.noise_std > 0:
+        if self.over_noise is not None:
             line += f", {self.over_noise:.2g} × the noise ({self.noise_std:.2g}, {self.noise_from})"
         return line
 
 
 def reproject(
-    cube: Tensor, signal: Tensor, mask: Tensor, camera: CASSI, noise_std: float, noise_from: str
+    cube: Tensor,
+    signal: Tensor,
+    mask: Tensor,
+    camera: CASSI,
+    noise_std: float,
+    noise_from: str,
+    unit: float = 1.0,
 ) -> Residual:
-    """Compare `A cube` of `cube (C, H, W)` with `signal (H, L)`."""
+    """Compare `A cube` of `cube (C, H, W)` with `signal (H, L)`.
+
+    noise_std: in the units of `signal`; unit: what 1 of those is in the snapshot's own.
+    """
     left = signal - project(cube, mask, camera)
     rms = float(left.square().mean().sqrt())
     scale = float(signal.square().mean().sqrt())
-    return Residual(rms, rms / scale if scale > 0 else 0.0, noise_std, noise_from)
+    relative = rms / scale if scale > 0 else 0.0
+    return Residual(unit * rms, relative, unit * noise_std, noise_from)

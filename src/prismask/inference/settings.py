@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,8 +60,10 @@ class Settings:
             raise ConfigError(f"adapt is {self.adapt} steps; 0 leaves the network as it is.")
         if self.adapt and self.method is not None:
             raise ConfigError(f"{self.method} has no network that could learn: leave adapt out.")
-        if self.noise_std is not None and not self.noise_std >= 0:
-            raise ConfigError(f"noise_std is {self.noise_std:g}; a noise is 0 or more.")
+        if self.noise_std is not None and not 0 <= self.noise_std < math.inf:
+            raise ConfigError(f"noise_std is {self.noise_std:g}; a noise is a number, 0 or more.")
+        if self.dark is not None and not math.isfinite(self.dark):
+            raise ConfigError(f"dark is {self.dark:g}; a dark level is a number, or left out.")
 
     def recipe(self, **facts: Any) -> str:
         """Short id of these choices and `facts`: the same id means the same result.

@@ -87,7 +87,8 @@ def reconstruct(
         spread. `lower` and `upper` are the calibrated interval of coverage `level` where one is
         stored with the weights, else the quantiles of the samples.
     precision, tile: how a network computes (`inference.engine`, `inference.tiling`).
-    noise_std, dark: of the measurement in its own units; None estimates them.
+    noise_std, dark: of the measurement in its own units, those in which `attrs["noise_std"]` and
+        `attrs["dark_level"]` tell them; None estimates them.
     registration: whether to look for the mask in the snapshot first.
     align: whether to move the mask by fractions of a pixel to where the snapshot says it lies; a
         network has to be run some fifty times on part of the frame for it: the one that
@@ -119,15 +120,21 @@ class Reconstruction:
         self.device = choose_device(settings.device)
         self._chosen = settings.model is not None or network is not None
         self._method = self._prepare(network)
+        self._method.check(settings)
         self._aligner = self._prepare_aligner()
 
     def _prepare(self, network: Reconstructor | None) -> Method:
         settings = self.settings
+        if network is not None and settings.method is not None:
+            raise ConfigError(
+                f"method {settings.method!r} and a network are two ways to reconstruct: give one "
+                "of them."
+            )
+        if self._chosen and settings.options:
+            listed = ", ".join(name for name, _ in settings.options)
+            raise ConfigError(f"{listed}: options of a solver; a network takes none of them.")
         if network is None and settings.method is None:
             shipped = None if settings.model is not None else default_weights()
-            if settings.model is not None and settings.options:
-                listed = ", ".join(name for name, _ in settings.options)
-                raise ConfigError(f"{listed}: options of a solver; a network takes none of them.")
             # Options speak of a solver, so they choose one where weights would be the default.
             if settings.model is not None:
                 network = load_model(settings.model)
@@ -189,15 +196,15 @@ class Reconstruction:
         camera, guessed = self.camera_for(measurement, mask, camera)
         at, at_source = find_wavelengths(measurement, camera, wavelengths)
         started = time.perf_counter()
-        looked = look(measurement, mask, camera, self.settings, self.device)
         method, changed = self._method_for(camera)
+        looked = look(measurement, mask, camera, self.settings, self.device)
         aligned = self._aligned(looked.snapshot, method, progress)
         seen = aligned.snapshot
         outcome = method.run(seen, self.settings, progress)
         _check_finite(outcome, method.name)
         values = torch.from_numpy(outcome.values)
         residual = reproject(
-            values, seen.signal, seen.mask, camera, seen.noise_std, looked.noise_from
+            values, seen.signal, seen.mask, camera, seen.noise_std, looked.noise_from, looked.unit
         )
         attrs = {
             "title": "Reconstructed cube",
@@ -266,15 +273,18 @@ class Reconstruction:
             f"{FALLBACK} is used: this camera's {off} what the network {method.name} was trained "
             f"for. Give --model {method.name} to use it anyway."
         )
-        return self._solver(FALLBACK), [Finding("note", text)]
+        fallback = self._solver(FALLBACK)
+        fallback.check(self.settings)
+        return fallback, [Finding("note", text)]
 
 
 def _residual_findings(residual: Residual, method: Method, settings: Settings) -> list[Finding]:
     """What to do about a cube that leaves much of its snapshot unexplained."""
-    if residual.over_noise < MUCH or settings.align or not isinstance(method, NetworkMethod):
+    left = residual.over_noise
+    if left is None or left < MUCH or settings.align or not isinstance(method, NetworkMethod):
         return []
     text = (
-        f"the cube leaves {residual.over_noise:.2g} times the noise of its snapshot unexplained: "
+        f"the cube leaves {left:.2g} times the noise of its snapshot unexplained: "
         "the mask may lie a fraction of a pixel beside where it was calibrated. --align looks for "
         "its place."
     )

@@ -47,7 +47,8 @@ class Tiling:
     """Width of the crossfade between neighbours, in pixels; at most twice the halo."""
     align: int = 16
     """Tiles begin and end, halo included, at multiples of this, so that windows and halved
-    resolutions inside a backbone fall on the same pixels as on a whole frame."""
+    resolutions inside a backbone fall on the same pixels as on a whole frame. Where the frame is
+    also shown mirrored, that holds counted from either end of it."""
 
     def __post_init__(self) -> None:
         if self.tile < 8:
@@ -84,16 +85,23 @@ class Span:
         return self.first + int(places[0]), self.first + int(places[-1]) + 1
 
 
-def spans(length: int, tiling: Tiling) -> list[Span]:
-    """Tiles of about equal size that cover `length` pixels; their weights sum to 1 everywhere."""
+def spans(length: int, tiling: Tiling, both_ways: bool = False) -> list[Span]:
+    """Tiles of about equal size that cover `length` pixels; their weights sum to 1 everywhere.
+
+    both_ways: whether a backbone also sees them mirrored (`models.ways`).
+    """
     count = math.ceil(length / tiling.tile)
     edges = [round(k * length / count) for k in range(count + 1)]
     # A crossfade wider than half a tile would meet the next one.
     blend = min(tiling.blend, min(b - a for a, b in pairwise(edges)) // 2)
+    # Mirrored, windows are counted from the frame's far end, so a tile has to end as far beyond a
+    # multiple as the frame does. Its last window is then filled up, either way round: that window
+    # lies outside the halo.
+    rest = length % tiling.align if both_ways else 0
     made = []
     for start, stop in pairwise(edges):
-        first = max(0, start - tiling.halo) // tiling.align * tiling.align
-        last = min(length, -(-(stop + tiling.halo) // tiling.align) * tiling.align)
+        first = max(0, start - tiling.halo - rest) // tiling.align * tiling.align
+        last = min(length, -(-(stop + tiling.halo) // tiling.align) * tiling.align + rest)
         place = torch.arange(first, last, dtype=torch.float32) + 0.5
         weights = torch.ones(last - first)
         if start > 0:
@@ -133,22 +141,22 @@ class Tile:
 
 
 def tiles_by_strip(
-    frame: Frame, camera: CASSI, tiling: Tiling, whole: bool = False
+    frame: Frame, camera: CASSI, tiling: Tiling, whole: bool = False, ways: int = 1
 ) -> Iterator[list[Tile]]:
     """The tiles of a frame, those that share a strip together.
 
     A strip runs along the dispersion: tiles side by side for a prism that disperses along the
     width, tiles above each other for one along the height. `whole` strips are one tile each, for
-    backbones that contain the camera.
+    backbones that contain the camera. `ways` above 1: tiles are also seen mirrored across the
+    dispersion.
     """
-    rows, columns = spans(frame[0], tiling), spans(frame[1], tiling)
     if camera.axis == "width":
-        columns = [_all(frame[1])] if whole else columns
-        for row in rows:
+        columns = [_all(frame[1])] if whole else spans(frame[1], tiling)
+        for row in spans(frame[0], tiling, ways > 1):
             yield [Tile(row, column) for column in columns]
     else:
-        rows = [_all(frame[0])] if whole else rows
-        for column in columns:
+        rows = [_all(frame[0])] if whole else spans(frame[0], tiling)
+        for column in spans(frame[1], tiling, ways > 1):
             yield [Tile(row, column) for row in rows]
 
 

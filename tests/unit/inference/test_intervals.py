@@ -99,6 +99,17 @@ def test_a_missing_feature_is_told() -> None:
         interval.half_width({"brightness": torch.ones(2), "gradient": torch.ones(2)}, 0, 0.9)
 
 
+def test_what_cannot_work_is_known_before_an_estimate() -> None:
+    fitted = fit_interval(*toy(0, each=500), BANDS)
+    exponents = {**fitted.exponents, "disagreement": 0.2}
+    interval = Interval(fitted.bands, exponents, fitted.quantiles)
+    interval.check(0.9, {"disagreement"})
+    with pytest.raises(ConfigError, match="there are 50 %, 80 %, 90 %, 95 %"):
+        interval.check(0.85, {"disagreement"})
+    with pytest.raises(ConfigError, match=r"ask the network twice .* or calibrate again"):
+        interval.check(0.9, {"std"})
+
+
 def test_one_scene_is_not_enough() -> None:
     errors, features, band, scene = toy(0, scenes=1, each=100)
     with pytest.raises(ConfigError, match="at least two"):

@@ -100,6 +100,14 @@ def test_saturation_is_noticed() -> None:
     assert "2 % of the snapshot's pixels are at its largest value" in finding.text
 
 
+def test_the_one_brightest_pixel_of_a_small_frame_is_not_clipped() -> None:
+    signal = torch.rand(20, 26, generator=seeded(3))
+    assert not checks.exposure_findings(signal, 0.0)
+    for count in (3, 4):
+        signal.flatten()[:count] = 1.0
+        assert len(checks.exposure_findings(signal, 0.0)) == (count == 4)
+
+
 @pytest.mark.parametrize("offset", [0.2, 1.0])
 def test_a_dark_level_is_read_back(offset: float) -> None:
     _, mask, signal = _shot()
@@ -170,10 +178,13 @@ def test_the_truth_leaves_the_noise_as_residual() -> None:
     cube, mask, signal = _shot()
     noisy = signal + 0.02 * torch.randn(signal.shape, generator=seeded(2))
     right = reproject(cube, noisy, mask, CAMERA, 0.02, "given")
+    assert right.over_noise is not None
     assert right.over_noise == pytest.approx(1.0, rel=0.02)
     wrong = reproject(0.9 * cube, noisy, mask, CAMERA, 0.02, "given")
+    assert wrong.over_noise is not None
     assert wrong.over_noise > 3
     assert "× the noise (0.02, given)" in wrong.text()
     dark = reproject(0 * cube, 0 * signal, mask, CAMERA, 0.0, "given")
     assert dark.relative == 0
+    assert dark.over_noise is None
     assert "noise" not in dark.text()

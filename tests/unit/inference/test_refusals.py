@@ -1,0 +1,179 @@
+"""What cannot be done is refused before anything runs, and nothing is dropped without a word."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from prismask.errors import ConfigError, ValuesError
+from prismask.inference import single
+from prismask.inference.calibration import calibrate
+from prismask.inference.engine import Engine
+from prismask.inference.settings import Settings
+from prismask.inference.single import Reconstruction, reconstruct
+from prismask.models import catalogue
+from prismask.models.network import Reconstructor
+from prismask.models.registry import create_model
+from prismask.models.weights import save_weights
+from prismask.optics.camera import CASSI
+from prismask.optics.fabricate import fabricate_mask
+from prismask.optics.randomness import seeded
+from prismask.optics.simulate import simulate
+from prismask.scenes.random_scenes import random_scene
+from prismask.scenes.records import Mask, Measurement
+
+BANDS, SIZE = 6, (32, 40)
+CAMERA = CASSI.from_step(BANDS)
+GRID = tuple(450.0 + 40 * k for k in range(BANDS))
+
+
+@pytest.fixture(scope="module")
+def mask() -> Mask:
+    return Mask(fabricate_mask(SIZE, seeded(0)).numpy())
+
+
+@pytest.fixture(scope="module")
+def shot(mask: Mask) -> Measurement:
+    return simulate(random_scene(1, SIZE, GRID), mask, CAMERA, scale=1.0)
+
+
+def _network(posterior: str = "fixed", ways: int = 1, samples: int | None = None) -> Reconstructor:
+    """An untrained network; `samples`: of its calibration, None for none."""
+    model = create_model("srn", bands=BANDS, mask_posterior=posterior, seed=3, width=8, blocks=1)
+    model.record |= {"name": "untrained", "step_px": 2.0, "ways": ways}
+    if samples is not None:
+        draw = torch.Generator().manual_seed(0)
+        scenes, masks = (torch.rand(n, c, 24, 24, generator=draw) for n, c in ((3, BANDS), (2, 1)))
+        engine = Engine(model.eval(), torch.device("cpu"))
+        model.record["interval"] = calibrate(engine, scenes, masks, CAMERA, samples=samples)
+    return model.eval()
+
+
+@pytest.fixture
+def best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reconstructor:
+    """Weights that ship, and are the default."""
+    model = _network(samples=0)
+    record = {**model.record, "name": "best", "default": True}
+    save_weights(model, tmp_path / "best.safetensors", record)
+    monkeypatch.setattr(single, "default_weights", lambda: catalogue.default_weights(tmp_path))
+    return model
+
+
+# --- options that a method does not have ---------------------------------------------------------
+
+
+def test_a_solver_that_takes_the_networks_place_does_not_learn(
+    shot: Measurement, mask: Mask, best: Reconstructor
+) -> None:
+    assert reconstruct(shot, mask, adapt=1).attrs["adapted_steps"] == 1
+    wide = simulate(random_scene(1, SIZE, GRID), mask, CASSI.from_step(BANDS, 5.0))
+    dual = CASSI.from_step(BANDS, design="dual")
+    double = simulate(random_scene(1, (SIZE[0], SIZE[1] - dual.extent), GRID), mask, dual)
+    for given in (wide, double):
+        assert reconstruct(given, mask).attrs["method"] == "gap-tv"
+        for asked in ({"adapt": 3}, {"samples": 2}):
+            with pytest.raises(ConfigError, match="gap-tv has no"):
+                reconstruct(given, mask, **asked)  # type: ignore[arg-type]  # numbers, both
+    with pytest.raises(ConfigError, match="gap-tv has no network that could learn"):
+        reconstruct(shot, mask, adapt=3, iterations=2)
+
+
+def test_a_network_that_is_handed_over_is_like_one_by_name(shot: Measurement, mask: Mask) -> None:
+    with pytest.raises(ConfigError, match="two ways to reconstruct"):
+        reconstruct(shot, mask, model=_network(), method="gap-tv")
+    with pytest.raises(ConfigError, match="iterations, sample: options of a solver"):
+        reconstruct(shot, mask, model=_network(), sample=8, iterations=3)
+
+
+# --- intervals -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing may be computed."""
+
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("something ran before the check")
+
+    monkeypatch.setattr(single, "look", never)
+
+
+@pytest.mark.usefixtures("idle")
+def test_a_level_that_is_not_stored_is_refused_first(shot: Measurement, mask: Mask) -> None:
+    model = _network(samples=2)
+    for samples in (0, 2):
+        with pytest.raises(ConfigError, match="no interval of 85 % is stored; there are 50 %"):
+            reconstruct(shot, mask, model=model, level=0.85, samples=samples, adapt=5)
+    # Already when a folder is prepared.
+    with pytest.raises(ConfigError, match="no interval of 85 % is stored"):
+        Reconstruction(Settings(level=0.85), model)
+    # Quantiles of samples have any level.
+    Reconstruction(Settings(level=0.85, samples=4), _network())
+
+
+@pytest.mark.usefixtures("idle")
+def test_an_interval_for_a_network_asked_twice(shot: Measurement, mask: Mask) -> None:
+    model = _network(ways=2, samples=0)
+    Reconstruction(Settings(), model)
+    model.record["ways"] = 1
+    with pytest.raises(ConfigError, match=r"needs disagreement.*twice.*or calibrate again"):
+        reconstruct(shot, mask, model=model)
+
+
+def test_an_interval_of_single_passes_says_so_beside_samples(shot: Measurement, mask: Mask) -> None:
+    def said(calibrated: int, samples: int) -> bool:
+        model = _network(samples=calibrated)
+        cube = reconstruct(shot, mask, model=model, samples=samples)
+        assert "90 %, calibrated on 3 scenes" in cube.attrs["interval"]
+        return "fitted to single passes" in cube.attrs["interval"]
+
+    assert said(calibrated=0, samples=2)
+    assert not said(calibrated=0, samples=0)
+    assert not said(calibrated=2, samples=2)
+
+
+def test_a_record_speaks_of_samples_only_where_there_are_some() -> None:
+    assert _network(samples=2).record["interval"]["samples"] == 2
+    for none in (_network(samples=0), _network("none", samples=2)):
+        assert set(none.record["interval"]) == {"single"}
+
+
+# --- masks and numbers ---------------------------------------------------------------------------
+
+
+def test_a_closed_mask_is_refused_whatever_the_method(shot: Measurement) -> None:
+    closed = Mask(np.zeros(SIZE))
+    for how in ({"model": _network()}, {"method": "gap-tv"}):
+        with pytest.raises(ValuesError, match="the mask lets no light through"):
+            reconstruct(shot, closed, **how)  # type: ignore[arg-type]  # of either kind
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_levels_are_numbers(value: float) -> None:
+    for name in ("dark", "noise_std"):
+        with pytest.raises(ConfigError, match=f"{name} is"):
+            Settings(**{name: value})  # type: ignore[arg-type]  # one key each
+    Settings(dark=-0.1)
+
+
+@pytest.mark.parametrize("size", [(1, 24), (24, 1), (2, 2)])
+@pytest.mark.parametrize("axis", ["width", "height"])
+def test_a_frame_of_one_line_can_be_aligned_and_learned(size: tuple[int, int], axis: str) -> None:
+    """Along a side of one pixel nothing moves."""
+    camera = CASSI.from_step(BANDS, axis=axis)  # type: ignore[arg-type]  # a plain str here
+    draw = torch.Generator().manual_seed(2)
+    code = torch.rand(1, 1, *size, generator=draw)
+    snapshot = camera.forward(torch.rand(1, BANDS, *size, generator=draw), code)[0]
+    cube = reconstruct(
+        Measurement(snapshot.numpy()), Mask(code[0, 0].numpy()), camera, model=_network(),
+        align=True, adapt=1, dark=0.0,
+    )  # fmt: skip
+    down, right = cube.attrs["mask_place"][:2]
+    assert np.isfinite(cube.values).all()
+    assert size[0] > 1 or abs(down) < 1e-6
+    assert size[1] > 1 or abs(right) < 1e-6
