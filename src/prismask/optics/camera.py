@@ -48,13 +48,13 @@ class CASSI:
     """
 
     offsets: shear.Offsets
-    """Displacement of each band in pixels; only differences matter, the smallest becomes `start`."""
+    """Displacement of each band in pixels; only differences matter: the smallest is `start`."""
     axis: Axis = "width"
     """The axis along which the prism disperses."""
     design: Design = "single"
     """One disperser (the measurement is sheared) or two (the mask is)."""
     start: float = 0.0
-    """Part of a pixel at which the lowest band lands: other than 0 in frames that were `mirrored`."""
+    """Part of a pixel at which the lowest band lands; not 0 for frames that were `mirrored`."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.start < 1:
