@@ -178,7 +178,9 @@ def test_a_run_goes_on_with_its_own_scenes_only(tmp_path: Path) -> None:
         record.write_text(json.dumps(changed))
         with pytest.raises(ConfigError, match=rf"other {key.removesuffix('_sha256')} than"):
             train(config, tmp_path / "run", resume=True)
-    record.write_text(json.dumps(facts))
+    record.write_text(json.dumps(facts)[:40])  # a kill while it was written
+    assert not train(config, tmp_path / "run", resume=True, stop_after=1e-9).finished
+    assert json.loads(record.read_text()) == facts
     assert train(config, tmp_path / "run", resume=True).finished
 
 

@@ -120,6 +120,7 @@ def compute(plan: Plan, journal: Journal, progress: Progress | None = None) -> d
 
 def record_of(plan: Plan, earlier: Mapping[str, Any] | None, **more: Any) -> dict[str, Any]:
     """All that is known about the run, for `run.json`."""
+    models = plan.models_record()
     return {
         "format": FORMAT,
         **plan.identity(),
@@ -135,11 +136,8 @@ def record_of(plan: Plan, earlier: Mapping[str, Any] | None, **more: Any) -> dic
             }
             for name, group in plan.work.groups.items()
         },
-        "models": plan.models_record(),
-        "identities": {
-            **_identities(earlier or {}),
-            **_identities({"models": plan.models_record()}),
-        },
+        "models": models,
+        "identities": {**_identities(earlier or {}), **_identities({"models": models})},
         "remarks": list(plan.remarks),
         "estimated_peaks": plan.work.scenes.has_estimated_peaks,
         "versions": versions(),

@@ -14,6 +14,7 @@ import torch
 from prismask.errors import ConfigError, OutputExistsError
 from prismask.models.devices import choose_device
 from prismask.optics.randomness import seed_of
+from prismask.scenes.atomic import write_beside
 from prismask.training.batches import BatchMaker
 from prismask.training.checkpoint import load_checkpoint
 from prismask.training.config import TrainConfig, to_toml
@@ -127,26 +128,35 @@ def _open_folder(
     if not world.is_first:
         return
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.toml").write_text(to_toml(config), encoding="utf-8")
     facts: dict[str, Any] = {**prepared.record, "batch": config.schedule.batch}
-    (folder / "run.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    texts = {"config.toml": to_toml(config), "run.json": json.dumps(facts, indent=2) + "\n"}
+    for name, text in texts.items():
+        # Whole or not at all: a run that goes on is compared with what it wrote here.
+        with write_beside(folder / name, overwrite=True) as beside:
+            beside.write_text(text, encoding="utf-8")
     _forget_after(folder / "metrics.jsonl", state.step)
 
 
 def _refuse_others(folder: Path) -> None:
     """Raise where a folder holds what a run would write over: weights, or another command's."""
-    record = folder / "run.json"
-    others = record.exists() and "format" in json.loads(record.read_text(encoding="utf-8"))
+    others = "format" in _record(folder / "run.json")
     if others or (folder / "weights.safetensors").exists():
         what = "an evaluation" if others else "weights"
         raise OutputExistsError(f"{folder} already holds {what}. Use another folder.")
 
 
+def _record(path: Path) -> dict[str, Any]:
+    """What a run wrote about itself; nothing where there is none, or one cut short by a kill."""
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
 def _check_same_data(path: Path, now: dict[str, Any]) -> None:
     """Raise if a run would go on with other scenes or masks than it began with."""
-    if not path.exists():
-        return
-    before = json.loads(path.read_text(encoding="utf-8"))
+    before = _record(path)
     for key in ("scenes_sha256", "masks"):
         if key in before and before[key] != json.loads(json.dumps(now.get(key))):
             raise ConfigError(

@@ -95,11 +95,12 @@ def spread_over_samples(
 
 def disagreement(method: Method, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor | None:
     """How far the answers to `measurement (1, H, L)` are apart, where there are several."""
-    if not isinstance(method, FastReconstructor):
+    if not isinstance(method, FastReconstructor) or method.ways < 2:
         return None
     mean = method.model.posterior.mean(as_mask_batch(mask))
     apart = combined(method.answers(measurement, mean, camera))[1]
-    return None if apart is None else apart[0]
+    assert apart is not None, "two answers have a deviation"
+    return apart[0]
 
 
 def spread_of(cubes: Iterable[Tensor]) -> Spread:
