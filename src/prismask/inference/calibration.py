@@ -15,7 +15,6 @@ from prismask.inference.intervals import (
     cube_features,
     fit_interval,
 )
-from prismask.inference.strips import project, throughput
 from prismask.optics.camera import CASSI
 from prismask.optics.faults import Shift
 from prismask.optics.sensor import add_gaussian
@@ -117,10 +116,8 @@ class _Pool:
         generator: torch.Generator,
     ) -> None:
         """Keep a part of one reconstruction."""
-        residual = snapshot - project(found.values, mask, camera)
-        light = throughput(mask, camera)
         each = max(1, VALUES_A_PAIR // camera.bands)
-        by_band = cube_features(found.values, residual, light, camera, found.spreads)
+        by_band = cube_features(found.values, snapshot, mask, camera, found.spreads)
         for band, features in enumerate(by_band):
             error = (found.values[band] - truth[band]).flatten()
             chosen = torch.randint(error.numel(), (each,), generator=generator)

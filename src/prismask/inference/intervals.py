@@ -31,6 +31,7 @@ from torch.nn import functional as F
 
 from prismask.checks import check_shape
 from prismask.errors import ConfigError, WeightsError
+from prismask.inference.strips import project, throughput
 from prismask.optics.camera import CASSI
 
 FLOOR = 1e-3
@@ -124,14 +125,15 @@ class Interval:
 
 
 def cube_features(
-    estimate: Tensor, residual: Tensor, light: Tensor, camera: CASSI, spreads: Mapping[str, Tensor]
+    estimate: Tensor, signal: Tensor, mask: Tensor, camera: CASSI, spreads: Mapping[str, Tensor]
 ) -> Iterator[dict[str, Tensor]]:
     """Features of each band of `estimate (C, H, W)`.
 
-    residual: what it leaves of the snapshot, `(H, L)`; light: the throughput `(H, L)` of the mask;
-    spreads: what there is of `SPREADS`, each `(C, H, W)`.
+    signal: the snapshot `(H, L)`; mask: `(1, 1|C, H, W)`; spreads: what there is of `SPREADS`, each
+    `(C, H, W)`.
     """
-    planes = residual_planes(residual, light, camera)
+    residual = signal - project(estimate, mask, camera)
+    planes = residual_planes(residual, throughput(mask, camera), camera)
     for band, values in enumerate(estimate):
         here = {name: spread[band] for name, spread in spreads.items()}
         yield band_features(values, planes[band], **here)

@@ -19,7 +19,6 @@ from prismask.inference.engine import Engine, Estimate
 from prismask.inference.intervals import Interval, cube_features
 from prismask.inference.learned import Learned, learn
 from prismask.inference.settings import Settings
-from prismask.inference.strips import project, throughput
 from prismask.inference.turning import Turn
 from prismask.models.ways import ways_of
 from prismask.optics.camera import CASSI
@@ -310,10 +309,8 @@ def with_interval(
     camera: CASSI,
 ) -> Estimate:
     """The estimate with calibrated ends; light is not negative, so neither is the lower end."""
-    residual = signal - project(estimate.values, mask, camera)
-    light = throughput(mask, camera)
     lower, upper = torch.empty_like(estimate.values), torch.empty_like(estimate.values)
-    by_band = cube_features(estimate.values, residual, light, camera, estimate.spreads)
+    by_band = cube_features(estimate.values, signal, mask, camera, estimate.spreads)
     for band, features in enumerate(by_band):
         values, width = estimate.values[band], interval.half_width(features, band, level)
         lower[band] = torch.maximum(values - width, values.clamp_max(0))

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from prismask.evaluation.calibration_checks import LEVELS, gaussian_factor
 from prismask.inference.intervals import Interval, cube_features
-from prismask.inference.strips import project, throughput
 from prismask.optics.camera import CASSI
 
 SCALE_LEVEL = 0.9
@@ -37,11 +36,9 @@ def interval_widths(
     measurement: `(1, H, L)`; mask: `(1, 1|C, H, W)`; spreads: those that the interval needs.
     The interval has no std of its own: it is not Gaussian.
     """
-    residual = measurement[0] - project(estimate, mask, camera)
-    light = throughput(mask, camera)
     widths = {level: torch.empty_like(estimate) for level in levels}
     scale = torch.empty_like(estimate)
-    by_band = cube_features(estimate, residual, light, camera, spreads or {})
+    by_band = cube_features(estimate, measurement[0], mask, camera, spreads or {})
     for band, features in enumerate(by_band):
         scale[band] = interval.half_width(features, band, SCALE_LEVEL)
         for level, width in widths.items():
