@@ -2,8 +2,8 @@
 
     python results/gst.py [WITH WITHOUT]
 
-Compares the validation lines of two runs' metrics.jsonl (by default those of six minutes in
-training/six-minutes/) at the same number of θ-steps, by reading the second curve between its
+Compares the validation lines of two runs' metrics.jsonl (by default those of twelve and of six
+minutes in training/) at the same number of θ-steps, by reading the second curve between its
 points, and says how far g moves a mask. Needs no data and no weights.
 """
 
@@ -18,8 +18,11 @@ from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).resolve().parent / "training" / "six-minutes"
-DEFAULT = (HERE / "srn-gst-seed-1", HERE / "ensemble-seed-1")
+HERE = Path(__file__).resolve().parent / "training"
+PAIRS = (
+    (HERE / "twelve-minutes" / "srn-gst", HERE / "twelve-minutes" / "ensemble"),
+    (HERE / "six-minutes" / "srn-gst-seed-1", HERE / "six-minutes" / "ensemble-seed-1"),
+)
 GROUPS = ("psnr_seen", "psnr_fabricated")
 
 
@@ -33,25 +36,29 @@ class Curve:
 
 
 def main() -> None:
-    tuned, plain = (Path(name) for name in sys.argv[1:3]) if len(sys.argv) > 2 else DEFAULT
+    named = [Path(name) for name in sys.argv[1:]]
+    if len(named) not in (0, 2):
+        raise SystemExit("Name two run folders, with and without GST, or none.")
+    for tuned, plain in [(named[0], named[1])] if named else PAIRS:
+        print(compared(tuned, plain), end="\n\n")
+
+
+def compared(tuned: Path, plain: Path) -> str:
     ours, theirs = read_curve(tuned), read_curve(plain)
-    print(
-        "| θ-steps | " + " | ".join(f"{text}, GST − none" for text in ("seen", "fabricated")) + " |"
-    )
-    print("|---|---|---|")
+    text = [f"{tuned.parent.name}, PSNR paper [dB] on validation scenes:\n"]
+    text += ["| θ-steps | seen, GST − none | fabricated, GST − none |", "|---|---|---|"]
+    every = max(1, len(ours.steps) // 7)
     for at, steps in enumerate(ours.steps):
-        if at % 3 == 2 or steps == ours.steps[-1]:
+        if at % every == every - 1 or steps == ours.steps[-1]:
             gaps = (
                 ours.scores[group][at] - np.interp(steps, theirs.steps, theirs.scores[group])
                 for group in GROUPS
             )
-            print(f"| {steps:,} | " + " | ".join(f"{gap:+.2f}" for gap in gaps) + " |")
+            text += [f"| {steps:,} | " + " | ".join(f"{gap:+.2f}" for gap in gaps) + " |"]
     for name, curve in ((tuned.name, ours), (plain.name, theirs)):
         last = " / ".join(f"{curve.scores[group][-1]:.2f}" for group in GROUPS)
-        print(
-            f"\n{name}: {curve.steps[-1]:,} θ-steps in {curve.seconds[-1]:.0f} s, {last} dB", end=""
-        )
-    print(f"\n\n{moved_by(tuned)}")
+        text += [f"\n{name}: {curve.steps[-1]:,} θ-steps in {curve.seconds[-1]:.0f} s, {last} dB"]
+    return "\n".join([*text, "", moved_by(tuned)])
 
 
 def read_curve(folder: Path) -> Curve:
