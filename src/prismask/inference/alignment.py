@@ -1,49 +1,54 @@
-"""Where the mask really lies: eight numbers fitted to the snapshot itself, without a truth.
+"""Where the mask really lies: eleven numbers fitted to the snapshot itself, without a truth.
 
 A mask and a prism are calibrated once; then temperature, focus and a touched table move the mask's
-image, or spread the spectrum, by fractions of a pixel, which is enough to spoil a cube. Networks
-draw plausible cubes even with a wrong mask, but such a cube does not explain the snapshot:
-r = y − A x̂ is small only where the mask is right. A first look at nine shifts finds the
-neighbourhood; from there Gauss–Newton steps lower ‖r‖²,
+image, or spread the spectrum, by fractions of a pixel, and the picture they were calibrated by had
+an exposure and a curve of its own. That is enough to spoil a cube. Networks draw plausible cubes
+even with a wrong mask, but such a cube does not explain the snapshot: r = y − A x̂ is small only
+where the mask is right. A first look at nine shifts finds the neighbourhood; from there a
+quasi-Newton search (BFGS) lowers log ‖r‖. Its slope,
 
-    δ = −(Jᵀ J)⁻¹ Jᵀ r,          J = ∂r / ∂(the eight numbers).
+    ∂ log ‖r‖ / ∂p = ⟨∂ log ‖r‖ / ∂m, ∂m / ∂p⟩        for each of the eleven numbers p,
 
-Two kinds of steps take turns. With x̂ held, J is the camera with the mask's derivatives in place of
-the mask: no further run of the network, but a cube has learned some of its mask by heart, so the
-step falls short and is tried two, four and eight times as long. With the network inside, J is taken
-by differences: eight runs, true lengths, but only close to the place are its directions right.
+goes through the network backwards once, down to the mask m in its place, and there meets what each
+number does to the mask. Gauss–Newton steps, which this replaced, stopped halfway: a network shrinks
+the residual of any mask, so JᵀJ is far steeper than the valley in which ‖r‖ really lies.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
-from prismask.inference.displacement import NUMBERS, Place, band_derivatives, derivatives
+from prismask.inference.displacement import NUMBERS, TONES, Place
 from prismask.inference.engine import Engine, Progress
 from prismask.optics.camera import CASSI
 
 FIRST = 0.7
 """Pixels between the shifts of the first look."""
-DIFFERENCE = 0.1
-"""Pixels over which differences are taken."""
-TURNS = 4
-"""Most pairs of steps."""
-LONGEST = 1.0
-"""Pixels by which a step may change any of the numbers at first."""
-SHARES = (1.0, 2.0, 4.0, 8.0)
-"""Lengths at which a step is tried as long as they help."""
+STEPS = 20
+"""Most steps of the search."""
+SLOPES = 40
+"""Most slopes it may ask for, each about four times the work of a look."""
 ENOUGH = 0.005
-"""Share by which a pair has to lower the residual for another one to be worth its time."""
+"""Share by which two steps together have to lower the residual for a third to be worth its time."""
 WORTH = 0.03
 """Share by which all has to lower it for the mask to be moved at all."""
-LINES = 480
-"""Rows across the dispersion that are looked at, spread over a larger frame in `PIECES`."""
-PIECES = 6
-RUNS = 9 + TURNS * (NUMBERS + 2 * len(SHARES))
-"""Most runs of the network."""
+PIECES = 4
+"""Strips along the dispersion that are looked at in a large frame, and most pixels of each: going
+backwards through a network takes a hundred times the memory of its cube."""
+PIXELS = 48 << 10
+RUNS = 11 + 4 * SLOPES
+"""Most runs of the network, a slope counted as four."""
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -77,24 +82,6 @@ class Alignment:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Look:
-    """A place, and what the network's cube leaves of the snapshot there."""
-
-    place: Place
-    mask: Tensor
-    """The mask in its place, not yet band by band."""
-    cubes: list[Tensor]
-    """The network's cube of each piece."""
-    left: Tensor
-    """r / ‖y‖ over all pieces."""
-
-    @property
-    def size(self) -> float:
-        """‖r‖ / ‖y‖."""
-        return float(self.left.norm())
-
-
 def align_mask(
     engine: Engine,
     signal: Tensor,
@@ -108,19 +95,21 @@ def align_mask(
     progress: told after each run of the network how many were made, of how many at most.
     """
     search = _Search(engine, signal, mask, camera, noise_std, progress)
-    start = search.look(Place())
-    best = search.first_look(start)
-    for _ in range(TURNS):
-        before = best.size
-        best = search.walk(best, search.held_step(best))
-        best = search.walk(best, search.full_step(best))
-        if best.size > (1 - ENOUGH) * before:
-            break
-    return Alignment(best.place, start.size, best.size)
+    before = search.left(Place())
+    place = search.descend(search.first_look(before), TONES.start)
+    found = Alignment(place, before, search.left(place))
+    # Values come second: with so many numbers at once a small frame would be explained too well.
+    place = search.descend(place, NUMBERS)
+    toned = Alignment(place, found.after, search.left(place))
+    return Alignment(place, before, toned.after) if toned.is_worth_it else found
+
+
+class _Enough(Exception):
+    """The search has asked for as many slopes as it may."""
 
 
 class _Search:
-    """Residuals and steps of one snapshot."""
+    """Residuals and slopes of one snapshot."""
 
     def __init__(
         self,
@@ -134,90 +123,106 @@ class _Search:
         self.engine, self.camera, self.mask, self.progress = engine, camera, mask, progress
         self.pieces = pieces_of((mask.shape[-2], mask.shape[-1]), camera)
         self.seen = [cut(signal, piece, camera)[None].to(engine.device) for piece in self.pieces]
-        self.scale = torch.cat([seen.flatten() for seen in self.seen]).norm().clamp_min(1e-12).cpu()
+        self.energy = sum(float(seen.double().square().sum()) for seen in self.seen) or 1.0
         self.noise = None if noise_std is None else torch.tensor([noise_std], device=engine.device)
-        self.runs = 0
+        # Slopes in half precision are too rough to go by near the place.
+        self.exact = copy.deepcopy(engine.model).to(engine.device).eval().requires_grad_(False)
+        self.runs = self.slopes = 0
+        self.lowest: tuple[float, Place] = (math.inf, Place())
 
-    def look(self, place: Place) -> Look:
-        """What is left of the snapshot with the mask at `place`."""
-        moved = place.moved(self.mask)
-        cubes, left = [], []
+    def left(self, place: Place) -> float:
+        """‖r‖ / ‖y‖ with the mask at `place`."""
+        energy, moved = 0.0, place.moved(self.mask)
         for seen, piece in zip(self.seen, self.pieces, strict=True):
-            code = place.by_band(self._code(moved, piece), self.camera).clamp(0, 1)
-            cubes.append(self.engine.network.once(seen, code, self.camera, self.noise))
-            left.append(self._relative(seen - self.camera.forward(cubes[-1], code)))
-        self.runs += 1
-        if self.progress is not None:
-            self.progress(self.runs, RUNS, {"stage": "looking for the mask's place"})
-        return Look(place, moved, cubes, torch.cat(left))
+            code = place.by_band(self._strip(moved, piece), self.camera).clamp(0, 1)
+            cube = self.engine.network.once(seen, code, self.camera, self.noise)
+            energy += float((seen - self.camera.forward(cube, code)).double().square().sum())
+        self._told(1)
+        return math.sqrt(energy / self.energy)
 
-    def first_look(self, start: Look) -> Look:
-        """The best of nine shifts."""
-        best = start
+    def first_look(self, before: float) -> Place:
+        """The best of nine shifts; `before` is what is left without one."""
         # Not moving comes first: along a side of one pixel all shifts are the same.
+        found = {Place(): before}
         for down in (0.0, -FIRST, FIRST):
             for right in (0.0, -FIRST, FIRST):
                 if down or right:
-                    there = self.look(Place((down, right)))
-                    best = min(best, there, key=lambda look: look.size)
-        return best
+                    found[Place((down, right))] = self.left(Place((down, right)))
+        return min(found, key=lambda place: found[place])
 
-    def walk(self, here: Look, step: Tensor) -> Look:
-        """The best look along a step, going on as long as it gets better."""
-        step = step * (LONGEST / float(step.abs().max().clamp_min(LONGEST)))
-        best = here
-        for share in SHARES:
-            there = self.look(here.place.stepped(share * step))
-            if there.size >= best.size:
-                break
-            best = there
-        return best
+    def descend(self, start: Place, count: int) -> Place:
+        """The lowest place that is reached from `start` by changing the first `count` numbers."""
+        course: list[float] = []
+        rest = np.array(start.numbers[count:])
 
-    def held_step(self, here: Look) -> Tensor:
-        """The step for the cubes as they are."""
-        slopes = derivatives(here.mask)
-        rows = []
-        for cube, piece in zip(here.cubes, self.pieces, strict=True):
-            codes = [here.place.by_band(self._code(slope, piece), self.camera) for slope in slopes]
-            seen = here.place.by_band(self._code(here.mask, piece), self.camera)
-            columns = [
-                -self._relative(self.camera.forward(cube, code))
-                for code in (*codes, *band_derivatives(seen, self.camera))
-            ]
-            rows.append(torch.stack(columns, dim=1))
-        return gauss_newton(torch.cat(rows), here.left)
+        def slope(numbers: Array) -> tuple[float, Array]:
+            value, by_number = self.slope(np.concatenate([numbers, rest]))
+            return value, by_number[:count]
 
-    def full_step(self, here: Look) -> Tensor:
-        """The step for the cube that the network would then make."""
-        places = [here.place.stepped(DIFFERENCE * unit) for unit in torch.eye(NUMBERS)]
-        columns = [(self.look(place).left - here.left) / DIFFERENCE for place in places]
-        return gauss_newton(torch.stack(columns, dim=1), here.left)
+        def stop_in_time(intermediate_result: OptimizeResult) -> None:
+            course.append(float(intermediate_result.fun))
+            if len(course) > 2 and course[-3] - course[-1] < ENOUGH:
+                raise StopIteration
 
-    def _relative(self, measured: Tensor) -> Tensor:
-        """Values of a measurement over ‖y‖, one after the other."""
-        relative: Tensor = measured.flatten().cpu().double() / self.scale
-        return relative
+        with contextlib.suppress(_Enough):
+            minimize(
+                slope, np.array(start.numbers[:count]), jac=True, method="BFGS",
+                callback=stop_in_time, options={"maxiter": STEPS},
+            )  # fmt: skip
+        return self.lowest[1]
 
-    def _code(self, mask: Tensor, piece: slice) -> Tensor:
+    def slope(self, numbers: Array) -> tuple[float, Array]:
+        """log (‖r‖ / ‖y‖) and its derivative by each of the numbers."""
+        if self.slopes == SLOPES:
+            raise _Enough
+        self.slopes += 1
+        place, energy, by_number = _place(numbers), 0.0, np.zeros(NUMBERS)
+        moved, (by_position, by_tones) = place.moved(self.mask), place.derivatives(self.mask)
+        for seen, piece in zip(self.seen, self.pieces, strict=True):
+            strip = self._strip(moved, piece)
+            positions, tones = (
+                [place.by_band(self._strip(change, piece), self.camera) for change in changes]
+                for changes in (by_position, by_tones)
+            )
+            changes = [*positions, *place.band_derivatives(strip, self.camera), *tones]
+            # One mask for each band, so that each has a slope; the network sees the same.
+            planes = place.by_band(strip, self.camera).expand(-1, self.camera.bands, -1, -1)
+            here = planes.clone().requires_grad_(True)
+            with torch.enable_grad():
+                code = here.clamp(0, 1)
+                shown = self.exact.posterior.mean(code)
+                cube = self.exact.reconstruct(seen, shown, self.camera, self.noise)
+                left = (seen - self.camera.forward(cube, code)).square().sum()
+            (by_mask,) = torch.autograd.grad(left, here)
+            energy += float(left.detach())
+            by_number += [float((by_mask * change).sum()) for change in changes]
+        self._told(4)
+        value = math.log(max(energy, 1e-24) / self.energy) / 2
+        self.lowest = min(self.lowest, (value, _place(numbers)), key=lambda found: found[0])
+        return value, by_number / (2 * max(energy, 1e-24))
+
+    def _strip(self, mask: Tensor, piece: slice) -> Tensor:
         return cut(mask, piece, self.camera).to(self.engine.device)
 
+    def _told(self, runs: int) -> None:
+        self.runs += runs
+        if self.progress is not None:
+            self.progress(self.runs, RUNS, {"stage": "looking for the mask's place"})
 
-def gauss_newton(jacobian: Tensor, residual: Tensor) -> Tensor:
-    """δ = −(Jᵀ J)⁻¹ Jᵀ r; a direction that the snapshot says nothing about is left alone."""
-    normal = jacobian.T @ jacobian
-    floor = 1e-3 * normal.diagonal().mean() + 1e-12
-    damped = normal + floor * torch.eye(len(normal), dtype=normal.dtype)
-    step: Tensor = -torch.linalg.solve(damped, jacobian.T @ residual)
-    return step
+
+def _place(numbers: Array) -> Place:
+    return Place(tuple(numbers.tolist()))
 
 
 def pieces_of(size: tuple[int, int], camera: CASSI) -> list[slice]:
     """Where to look, across the dispersion: everywhere, or in some strips."""
-    length = size[0] if camera.axis == "width" else size[1]
-    if length <= LINES:
+    length, width = size if camera.axis == "width" else size[::-1]
+    lines = max(1, PIXELS // width)
+    if length <= lines:
         return [slice(0, length)]
-    lines = LINES // PIECES
-    starts = [round(k * (length - lines) / (PIECES - 1)) for k in range(PIECES)]
+    count = min(PIECES, math.ceil(length / lines))
+    lines = min(lines, math.ceil(length / count))
+    starts = [round(k * (length - lines) / (count - 1)) for k in range(count)]
     return [slice(start, start + lines) for start in starts]
 
 

@@ -1,4 +1,4 @@
-"""A mask and a spectrum that lie beside their calibration: eight numbers and what they do."""
+"""A mask and a spectrum that are not as calibrated: eleven numbers and what they do."""
 
 from __future__ import annotations
 
@@ -15,15 +15,25 @@ from prismask.inference.bands import band_places
 from prismask.optics.camera import CASSI
 from prismask.optics.resample import pixel_grid, read_further
 
-NUMBERS = 8
+POSITION, BANDS, TONES = slice(0, 6), slice(6, 8), slice(8, 11)
+"""Which of the numbers say where the mask lies, where bands land, and how its values are bent."""
+NUMBERS = 11
+DIFFERENCE = 0.02
+"""Step over which derivatives are taken."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where each pixel q of a mask is read, q + shift + M (q − centre), and where bands land.
+    """Where each pixel q of a mask is read, what its value counts, and where bands land.
 
-    M is told by what it does at the frame's edges, in pixels there. Band λ lands δ_λ pixels further
-    along the dispersion than calibrated,
+    It is read at q + shift + M (q − centre); M is told by what it does at the frame's edges, in
+    pixels there. The picture by which a mask was calibrated had a dark level, an exposure and a
+    curve of its own, so that a value m lets through
+
+        m + 2 middle · m (1 − m) + 16 contrast · m (1 − m) (m − ½) + haze · (1 − m)
+
+    of the light, between 0 and 1. Band λ lands δ_λ pixels further along the dispersion than
+    calibrated,
 
         δ_λ = spread · t + bend · (t² − 1/3),        t from −1 for the first band to 1 for the last.
 
@@ -34,7 +44,8 @@ class Place:
     """
 
     numbers: tuple[float, ...] = (0.0,) * NUMBERS
-    """Down, right; down by column, down by row; right by column, right by row; spread, bend.
+    """Down, right; down by column, down by row; right by column, right by row; spread, bend;
+    middle, contrast, haze.
 
     Those left out at the end are 0."""
 
@@ -45,14 +56,17 @@ class Place:
     def read(self, mask: Tensor, camera: CASSI) -> Tensor:
         """`mask (1, 1|C, H, W)` as the light met it, one plane or one for each band."""
         moved = self.moved(mask)
-        return self.by_band(moved, camera).clamp(0, 1) if any(self.numbers[6:]) else moved
+        return self.by_band(moved, camera).clamp(0, 1) if any(self.numbers[BANDS]) else moved
 
     def moved(self, mask: Tensor) -> Tensor:
-        """`mask (1, 1|C, H, W)` read at its place; its edge continues outside."""
-        if not any(self.numbers[:6]):
+        """`mask (1, 1|C, H, W)` read at its place, values bent; its edge continues outside."""
+        return self._toned(self._shifted(mask))
+
+    def _shifted(self, mask: Tensor) -> Tensor:
+        if not any(self.numbers[POSITION]):
             return mask
         rows, columns, u, v = _coordinates(mask)
-        down, right, down_u, down_v, right_u, right_v = self.numbers[:6]
+        down, right, down_u, down_v, right_u, right_v = self.numbers[POSITION]
         at_rows = rows + down + down_u * u + down_v * v
         at_columns = columns + right + right_u * u + right_v * v
         # Splines: a linear mixture of neighbours would be a blurred mask between pixels.
@@ -61,34 +75,59 @@ class Place:
         read = np.stack([map_coordinates(plane, places, mode="nearest") for plane in planes])
         return torch.from_numpy(read)[None].clamp(0, 1).to(mask)
 
+    def _toned(self, mask: Tensor) -> Tensor:
+        if not any(self.numbers[TONES]):
+            return mask
+        middle, contrast, haze = self.numbers[TONES]
+        bent = 2 * middle + 16 * contrast * (mask - 0.5)
+        return (mask + (1 - mask) * (bent * mask + haze)).clamp(0, 1)
+
     def by_band(self, mask: Tensor, camera: CASSI) -> Tensor:
         """A mask that is in its place, or a strip of it, as every band meets it."""
-        if not any(self.numbers[6:]):
+        if not any(self.numbers[BANDS]):
             return mask
         return _along(mask, camera, [-shift for shift in self.shifts(camera.bands)])
 
     def straightened(self, cube: Tensor, camera: CASSI) -> Tensor:
         """The scene `(1, C, H, W)` behind a cube that was made with these masks."""
-        if not any(self.numbers[6:]) or camera.design == "dual":
+        if not any(self.numbers[BANDS]) or camera.design == "dual":
             return cube  # a second disperser puts the bands back by itself
         return _along(cube, camera, self.shifts(camera.bands))
 
     def shifts(self, bands: int) -> list[float]:
         """δ of every band in pixels."""
-        spread, bend = self.numbers[6:]
+        spread, bend = self.numbers[BANDS]
         return [spread * t + bend * (t * t - 1 / 3) for t in _from_the_middle(bands).tolist()]
 
     def stepped(self, step: Tensor) -> Place:
-        """This place and a step `(8,)` further."""
+        """This place and a step `(11,)` further."""
         return Place(tuple(a + b for a, b in zip(self.numbers, step.tolist(), strict=True)))
+
+    def derivatives(self, mask: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """∂ moved / ∂ each number of the position, and of the tones."""
+        shifted = self._shifted(mask)
+        here = self._toned(shifted)
+        down, right = ((self._next(k).moved(mask) - here) / DIFFERENCE for k in (0, 1))
+        _, _, u, v = (each.to(mask) for each in _coordinates(mask))
+        tones = [(self._next(k)._toned(shifted) - here) / DIFFERENCE for k in (8, 9, 10)]
+        return [down, right, down * u, down * v, right * u, right * v], tones
+
+    def band_derivatives(self, mask: Tensor, camera: CASSI) -> list[Tensor]:
+        """∂ by_band / ∂ spread and ∂ bend, each `(1, C, H, W)`."""
+        here = self.by_band(mask, camera)
+        return [(self._next(k).by_band(mask, camera) - here) / DIFFERENCE for k in (6, 7)]
+
+    def _next(self, number: int) -> Place:
+        """A little further in one of the numbers."""
+        return self.stepped(DIFFERENCE * torch.eye(NUMBERS, dtype=torch.float64)[number])
 
     def text(self, size: tuple[int, int], camera: CASSI) -> str:
         """In the words of optics, for a mask of `(H, W)`."""
-        down, right, down_u, down_v, right_u, right_v = self.numbers[:6]
+        down, right, down_u, down_v, right_u, right_v = self.numbers[POSITION]
         height, width = size[0] / 2, size[1] / 2
         turn = math.degrees((down_u / width - right_v / height) / 2)
         skew = math.degrees((down_u / width + right_v / height) / 2)
-        spread, bend = self.numbers[6:]
+        spread, bend = self.numbers[BANDS]
         over = max(camera.offsets)
         # Told along the axis: to the left, bands that land further right lie closer together.
         wider = 2 * spread if camera.offsets[-1] >= camera.offsets[0] else -2 * spread
@@ -97,33 +136,18 @@ class Place:
             f"stretched by {100 * right_u / width:+.2f} % across its columns and "
             f"{100 * down_v / height:+.2f} % across its rows, skewed by {skew:+.3f}°, and the "
             f"spectrum is spread over {over + wider:.2f} px instead of {over:g}, bent by "
-            f"{bend:+.2f} px"
+            f"{bend:+.2f} px{self._tones_text()}"
         )
 
-
-def derivatives(mask: Tensor) -> list[Tensor]:
-    """∂ mask / ∂ each of the six numbers of its place."""
-    _, _, u, v = (each.to(mask) for each in _coordinates(mask))
-    down, right = slope_along(mask, -2), slope_along(mask, -1)
-    return [down, right, down * u, down * v, right * u, right * v]
-
-
-def band_derivatives(mask: Tensor, camera: CASSI) -> list[Tensor]:
-    """∂ mask / ∂ spread and ∂ bend for `mask (1, 1|C, H, W)`, each `(1, C, H, W)`."""
-    slope = slope_along(mask, -1 if camera.axis == "width" else -2)
-    t = mask.new_tensor(_from_the_middle(camera.bands))[:, None, None]
-    return [-slope * t, -slope * (t.square() - 1 / 3)]
-
-
-def slope_along(values: Tensor, axis: int) -> Tensor:
-    """Half the difference of both neighbours along an axis, 0 at the ends."""
-    slope = torch.zeros_like(values)
-    if values.shape[axis] < 3:
-        return slope  # there are only ends
-    inner = slope.narrow(axis, 1, values.shape[axis] - 2)
-    before, after = (values.narrow(axis, k, values.shape[axis] - 2) for k in (0, 2))
-    inner.copy_((after - before) / 2)
-    return slope
+    def _tones_text(self) -> str:
+        if not any(self.numbers[TONES]):
+            return ""
+        shares = self._toned(torch.tensor([0.0, 0.25, 0.5, 0.75], dtype=torch.float64))
+        first, second, third, last = (f"{100 * share:.0f}" for share in shares.tolist())
+        return (
+            "; cells calibrated as closed, a quarter, half and three quarters open let "
+            f"{first}, {second}, {third} and {last} % of the light through"
+        )
 
 
 def _from_the_middle(bands: int) -> NDArray[np.float64]:

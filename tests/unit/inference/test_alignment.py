@@ -14,7 +14,7 @@ from prismask.errors import ConfigError
 from prismask.inference import alignment
 from prismask.inference.aligned import straightened
 from prismask.inference.alignment import Alignment, align_mask
-from prismask.inference.displacement import Place, band_derivatives, derivatives
+from prismask.inference.displacement import Place
 from prismask.inference.engine import Engine
 from prismask.inference.methods import Outcome
 from prismask.inference.single import reconstruct
@@ -83,12 +83,32 @@ def test_words_of_optics() -> None:
 def test_derivatives_are_those_of_the_displacement() -> None:
     rows, columns = torch.linspace(0, 3, 40)[:, None], torch.linspace(0, 2, 60)[None]
     mask = (0.5 + 0.3 * torch.sin(rows) * torch.cos(columns))[None, None].double()
-    for number, derivative in enumerate(derivatives(mask)):
-        step = torch.zeros(8)
+    at = Place((0.3, -0.4, 0.1, 0, 0, 0, 0, 0, 0.1, 0.05, 0.02))
+    by_position, by_tones = at.derivatives(mask)
+    numbers = [*range(6), *range(8, 11)]
+    for number, derivative in zip(numbers, [*by_position, *by_tones], strict=True):
+        step = torch.zeros(11)
         step[number] = 0.05
-        there, back = (Place().stepped(sign * step).moved(mask) for sign in (1, -1))
+        there, back = (at.stepped(sign * step).moved(mask) for sign in (1, -1))
         inner = (..., slice(10, -10), slice(10, -10))  # splines feel the edge
-        assert torch.allclose(((there - back) / 0.1)[inner], derivative[inner], atol=1e-4)
+        assert torch.allclose(((there - back) / 0.1)[inner], derivative[inner], atol=1e-3)
+
+
+def test_tones() -> None:
+    values = torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0])[None, None, None]
+    brighter = Place((*[0.0] * 8, 0.2)).moved(values)
+    torch.testing.assert_close(brighter[0, 0, 0], torch.tensor([0, 0.325, 0.6, 0.825, 1]))
+    steeper = Place((*[0.0] * 9, 0.1)).moved(values)
+    torch.testing.assert_close(steeper[0, 0, 0], torch.tensor([0, 0.175, 0.5, 0.825, 1]))
+    hazy = Place((*[0.0] * 10, 0.1)).moved(values)
+    torch.testing.assert_close(hazy[0, 0, 0], torch.tensor([0.1, 0.325, 0.55, 0.775, 1]))
+    # Beyond what light can do it stops.
+    assert Place((*[0.0] * 10, -0.5)).moved(values).min() == 0
+    text = Place((*[0.0] * 8, 0.2, 0.0, 0.05)).text((80, 100), CAMERA)
+    assert text.endswith(
+        "cells calibrated as closed, a quarter, half and three quarters open let 5, 36, 62 and "
+        "84 % of the light through"
+    )
 
 
 @pytest.mark.parametrize("axis", ["width", "height"])
@@ -118,10 +138,11 @@ def test_band_derivatives_are_those_of_the_displacement() -> None:
     columns = torch.linspace(0, 6, 60)[None].expand(40, -1)
     mask = (0.5 + 0.3 * torch.sin(columns))[None, None].double()
     camera = CASSI.from_step(5)
-    for number, derivative in enumerate(band_derivatives(mask, camera)):
-        step = torch.zeros(8)
+    at = Place((0, 0, 0, 0, 0, 0, 0.2, -0.1))
+    for number, derivative in enumerate(at.band_derivatives(mask, camera)):
+        step = torch.zeros(11)
         step[6 + number] = 0.05
-        there, back = (Place().stepped(sign * step).read(mask, camera) for sign in (1, -1))
+        there, back = (at.stepped(sign * step).by_band(mask, camera) for sign in (1, -1))
         inner = (..., slice(2, -2))
         assert torch.allclose(((there - back) / 0.1)[inner], derivative[inner], atol=1e-4)
 
@@ -243,14 +264,44 @@ def test_a_small_gain_moves_no_mask() -> None:
     assert Alignment(BESIDE, 0.050, 0.040).found == BESIDE
 
 
-def test_large_frames_are_looked_at_in_strips_across_the_dispersion() -> None:
+@pytest.mark.parametrize("weights", ["srn-looks.m2m", "srn-plus.m2m"])
+def test_the_slope_is_that_of_what_is_left(weights: str, scene: Cube) -> None:
+    """Through the network backwards, against differences of what is left."""
+    engine = Engine(load_model(weights), torch.device("cpu"), "float32")
+    truth = torch.tensor(scene.values)[None]
+    signal = CAMERA.forward(truth, BESIDE.moved(mask_values()))[0]
+    search = alignment._Search(engine, signal, mask_values(), CAMERA, 0.002, None)
+    at = np.array([0.3, -0.5, 0.05, 0.0, 0.1, 0.0, 0.2, -0.1, 0.1, -0.05, 0.03])
+    value, slope = search.slope(at)
+    assert value == pytest.approx(math.log(search.left(Place(tuple(at)))), abs=1e-4)
+    for number, unit in enumerate(0.002 * np.eye(11)):
+        there, back = (search.left(Place(tuple(at + sign * unit))) for sign in (1, -1))
+        by_differences = (math.log(there) - math.log(back)) / 0.004
+        assert slope[number] == pytest.approx(by_differences, abs=0.05 * np.abs(slope).max())
+
+
+def test_the_search_ends_where_it_has_asked_often_enough(
+    engine: Engine, scene: Cube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signal = CAMERA.forward(torch.tensor(scene.values)[None], BESIDE.moved(mask_values()))[0]
+    monkeypatch.setattr(alignment, "SLOPES", 2)
+    search = alignment._Search(engine, signal, mask_values(), CAMERA, 0.002, None)
+    place = search.descend(Place((0.7, -0.7)), 8)
+    assert search.slopes == 2
+    assert search.left(place) <= search.left(Place((0.7, -0.7)))
+
+
+def test_large_frames_are_looked_at_in_strips_along_the_dispersion() -> None:
     pieces = alignment.pieces_of((700, 900), CAMERA)
     assert len(pieces) == alignment.PIECES
     assert (pieces[0].start, pieces[-1].stop) == (0, 700)
-    assert sum(piece.stop - piece.start for piece in pieces) == alignment.LINES
+    lines = {piece.stop - piece.start for piece in pieces}
+    assert lines == {alignment.PIXELS // 900}
     tall = CASSI.from_step(axis="height")
     assert alignment.pieces_of((700, 900), tall)[-1].stop == 900
-    assert alignment.pieces_of((100, 900), CAMERA) == [slice(0, 100)]
+    assert alignment.pieces_of((50, 900), CAMERA) == [slice(0, 50)]
+    assert alignment.pieces_of((60, 900), CAMERA) == [slice(0, 30), slice(30, 60)]
+    assert alignment.pieces_of((3, 10**6), CAMERA) == [slice(k, k + 1) for k in range(3)]
     values = torch.arange(12.0).view(3, 4)
     assert torch.equal(alignment.cut(values, slice(1, 2), CAMERA), values[1:2])
     assert torch.equal(alignment.cut(values, slice(1, 2), tall), values[:, 1:2])
