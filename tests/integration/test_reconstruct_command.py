@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +96,8 @@ def test_a_network_with_samples(folder: Path, capsys: pytest.CaptureFixture[str]
         ("--samples 4 --method gap-tv", "gap-tv has no mask posterior"),
         ("--device tpu", "'tpu' is no device"),
         ("--method gaptv", "Did you mean 'gap-tv'?"),
+        ("--place nothere.nc", "nothere.nc"),
+        ("--place mask.nc", "mask.nc"),
     ],
 )
 def test_wrong_input_is_one_sentence_and_leaves_nothing(
@@ -118,6 +121,22 @@ def test_existing_outputs_are_kept(folder: Path, capsys: pytest.CaptureFixture[s
     assert run(f"{line} --overwrite") == 0
     assert run(line) == 2
     assert "exists already and was kept" in capsys.readouterr().err
+
+
+def test_a_place_found_before_is_used_again(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = "--mask mask.nc --iterations 1"
+    assert run(f"reconstruct shots/shot0.nc {options} -o plain.nc") == 0
+    assert run(f"reconstruct shots/shot1.nc {options} -o cube.nc --place plain.nc") == 2
+    assert "plain.nc does not say where its mask lies" in capsys.readouterr().err
+    plain = load_cube(folder / "plain.nc")
+    place = [0.5, -0.25, *[0.0] * 9]
+    save(replace(plain, attrs={**plain.attrs, "mask_place": place}), folder / "aligned.nc")
+    assert run(f"reconstruct shots {options} -o cubes --place aligned.nc") == 0
+    assert "-0.25 px to the right and +0.50 px down" in capsys.readouterr().err
+    for name in ("shot0.nc", "shot2.nc"):
+        assert load_cube(folder / "cubes" / name).attrs["mask_place"] == pytest.approx(place)
 
 
 # --- folders -------------------------------------------------------------------------------------

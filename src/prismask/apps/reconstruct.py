@@ -18,6 +18,7 @@ from prismask.errors import ConfigError, OutputExistsError
 if TYPE_CHECKING:
     from prismask.apps.reconstruct_job import SnapshotWork
     from prismask.inference.folder import Finished
+    from prismask.inference.known_place import KnownPlace
     from prismask.inference.settings import Settings
 
 SOME_FAILED = 1
@@ -55,8 +56,12 @@ class MethodOptions:
     """Look for the mask in the snapshot first, and say if another way round fits better."""
 
     align: bool = False
-    """Move the mask by fractions of a pixel to where the snapshot says it lies; takes some fifty
+    """Move the mask by fractions of a pixel to where the snapshot says it lies; takes some hundred
     runs of a network, for solvers the default one."""
+
+    place: Path | None = None
+    """A cube made with --align: read the mask where it was found then. For all other snapshots of
+    a camera that stays as it is."""
 
     adapt: int = 0
     """Steps in which the network first learns the scene from its own cube; 60 take a minute on two
@@ -66,6 +71,7 @@ class MethodOptions:
         """As the library takes them."""
         from prismask.inference.settings import Settings
 
+        known = None if self.place is None else _known_place(self.place)
         options = () if self.iterations is None else (("iterations", self.iterations),)
         method = self.method
         if self.iterations is not None and self.model is None and method is None:
@@ -73,8 +79,15 @@ class MethodOptions:
         return Settings(
             method, self.model, self.samples, self.level, self.seed, self.device, self.precision,
             self.tile, self.noise_std, self.dark, self.check_mask, options, self.align,
-            self.adapt,
+            self.adapt, known,
         )  # fmt: skip
+
+
+def _known_place(path: Path) -> KnownPlace:
+    from prismask.inference.known_place import KnownPlace
+    from prismask.scenes.files import load_cube
+
+    return KnownPlace.from_attrs(load_cube(path).attrs, str(path))
 
 
 def reconstruct(

@@ -39,6 +39,23 @@ def align(snapshot: Snapshot, aligner: NetworkMethod, progress: Progress | None)
     )
 
 
+def at_place(snapshot: Snapshot, place: Place) -> Aligned:
+    """The same at a place that was found before."""
+    mask, camera = snapshot.mask, snapshot.camera
+    where = place.text((mask.shape[-2], mask.shape[-1]), camera)
+    text = (
+        f"the mask is read {where}, as was found before."
+        if any(place.numbers)
+        else ("the mask is read where it was calibrated, as was found before.")
+    )
+    return Aligned(
+        replace(snapshot, mask=place.read(mask, camera)),
+        place,
+        {"mask_place": list(place.numbers), "mask_place_by": "given"},
+        (Finding("note", text),),
+    )
+
+
 def straightened(outcome: Outcome, place: Place, camera: CASSI) -> Outcome:
     """The outcome with its bands where the scene has them."""
     if not any(place.shifts(camera.bands)):

@@ -10,6 +10,7 @@ from typing import Any
 
 from prismask.checks import choose
 from prismask.errors import ConfigError
+from prismask.inference.known_place import KnownPlace
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Settings:
     """Whether a network first finds out where the mask really lies (`inference.alignment`)."""
     adapt: int = 0
     """Steps in which the network learns the scene from its own cube (`inference.adapting`)."""
+    place: KnownPlace | None = None
+    """Where the mask lies, if that was found out before."""
 
     def __post_init__(self) -> None:
         if self.method is not None and self.model is not None:
@@ -56,6 +59,8 @@ class Settings:
             raise ConfigError(f"samples is {self.samples}; 0 is a single pass, a spread needs 2.")
         if not 0 < self.level < 1:
             raise ConfigError(f"level is {self.level:g}; a coverage lies between 0 and 1.")
+        if self.align and self.place is not None:
+            raise ConfigError("align looks for the place that is given: leave one of them out.")
         if self.adapt < 0:
             raise ConfigError(f"adapt is {self.adapt} steps; 0 leaves the network as it is.")
         if self.adapt and self.method is not None:
@@ -70,7 +75,7 @@ class Settings:
 
         The device is left out: it changes rounding, not the result.
         """
-        chosen = {
+        chosen: dict[str, Any] = {
             "samples": self.samples,
             "level": self.level,
             "seed": self.seed,
@@ -83,5 +88,7 @@ class Settings:
         }
         if self.adapt:
             chosen["adapt"] = self.adapt
+        if self.place is not None:
+            chosen["place"] = list(self.place.place.numbers)
         text = json.dumps({**chosen, **facts}, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from prismask import __version__
 from prismask.errors import ConfigError, DivergedError
 from prismask.inference import checks
-from prismask.inference.aligned import Aligned, align, straightened
+from prismask.inference.aligned import Aligned, align, at_place, straightened
 from prismask.inference.checks import Finding
 from prismask.inference.engine import Engine, default_tiling
 from prismask.inference.history import observations, sources
+from prismask.inference.known_place import KnownPlace
 from prismask.inference.look import look
 from prismask.inference.methods import (
     Method,
@@ -72,6 +73,7 @@ def reconstruct(
     registration: bool = True,
     align: bool = False,
     adapt: int = 0,
+    place: Cube | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Cube:
@@ -91,10 +93,12 @@ def reconstruct(
         `attrs["dark_level"]` tell them; None estimates them.
     registration: whether to look for the mask in the snapshot first.
     align: whether to move the mask by fractions of a pixel to where the snapshot says it lies; a
-        network has to be run some fifty times on part of the frame for it: the one that
+        network has to be run some hundred times on part of the frame for it: the one that
         reconstructs, or for a solver the default one.
     adapt: steps in which the network first learns the scene from its own cube; about a hundred are
         worth their time, which does not grow with the frame.
+    place: a cube made with `align` from another snapshot of the same camera: the mask is read where
+        it was found then.
     options: of the solver, such as `iterations`.
 
     The cube is in the scene's units: a scale noted in the measurement is divided out. What was
@@ -102,9 +106,10 @@ def reconstruct(
     """
     network = model if isinstance(model, Reconstructor) else None
     name = None if network is not None or model is None else str(model)
+    known = None if place is None else KnownPlace.from_attrs(place.attrs, "the cube")
     settings = Settings(method, name, samples, level, seed, device, precision, tile, noise_std,
                         dark, registration, tuple(sorted(options.items())), align,
-                        adapt)  # fmt: skip
+                        adapt, known)  # fmt: skip
     if not isinstance(measurement, Measurement):
         measurement = load_measurement(measurement)
     if not isinstance(mask, Mask):
@@ -196,6 +201,8 @@ class Reconstruction:
         camera, guessed = self.camera_for(measurement, mask, camera)
         at, at_source = find_wavelengths(measurement, camera, wavelengths)
         started = time.perf_counter()
+        if self.settings.place is not None:
+            self.settings.place.check(mask)
         method, changed = self._method_for(camera)
         looked = look(measurement, mask, camera, self.settings, self.device)
         aligned = self._aligned(looked.snapshot, method, progress)
@@ -244,6 +251,8 @@ class Reconstruction:
 
     def _aligned(self, snapshot: Snapshot, method: Method, progress: Progress | None) -> Aligned:
         """The snapshot with its mask where it lies, if that is asked for."""
+        if self.settings.place is not None:
+            return at_place(snapshot, self.settings.place.place)
         if not self.settings.align:
             return Aligned(snapshot)
         aligner = self._aligner
