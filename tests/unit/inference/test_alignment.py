@@ -218,6 +218,24 @@ def test_a_spectrum_spread_further_is_found(engine: Engine, scene: Cube) -> None
 
 
 @pytest.mark.slow
+def test_a_curve_of_the_mask_s_values_is_found(engine: Engine, scene: Cube) -> None:
+    truth, nominal = torch.tensor(scene.values)[None], mask_values()
+    true = Place((0.3, -0.4, 0, 0, 0, 0, 0, 0, 0.3, 0.1, 0.03))
+    signal = CAMERA.forward(truth, true.read(nominal, CAMERA))[0]
+    found = align_mask(engine, signal, nominal, CAMERA, 0.002)
+    half_open = torch.full((1, 1, 1, 1), 0.5)
+    let_through = Place((0,) * 8 + found.found.numbers[8:]).moved(half_open)
+    assert float(let_through) == pytest.approx(float(true.moved(half_open)), abs=0.08)
+
+    def error(place: Place) -> float:
+        cube = engine.run(signal, place.read(nominal, CAMERA), CAMERA, noise_std=0.002).values[None]
+        return float((place.straightened(cube, CAMERA) - truth).square().mean())
+
+    unbent = Place(found.found.numbers[:8])
+    assert error(found.found) < 0.7 * error(unbent) < error(Place())
+
+
+@pytest.mark.slow
 def test_reconstruct_uses_it_and_says_so(scene: Cube) -> None:
     nominal = mask_values()
     signal = CAMERA.forward(torch.tensor(scene.values)[None], BESIDE.moved(nominal))[0]
@@ -286,9 +304,10 @@ def test_the_search_ends_where_it_has_asked_often_enough(
     signal = CAMERA.forward(torch.tensor(scene.values)[None], BESIDE.moved(mask_values()))[0]
     monkeypatch.setattr(alignment, "SLOPES", 2)
     search = alignment._Search(engine, signal, mask_values(), CAMERA, 0.002, None)
-    place = search.descend(Place((0.7, -0.7)), 8)
+    found = search.descend(Place((0.7, -0.7)), 8, 0.0)
     assert search.slopes == 2
-    assert search.left(place) <= search.left(Place((0.7, -0.7)))
+    assert search.left(found.place) <= search.left(Place((0.7, -0.7)))
+    assert found.place.numbers[8:] == (0, 0, 0)
 
 
 def test_large_frames_are_looked_at_in_strips_along_the_dispersion() -> None:
