@@ -12,11 +12,11 @@ from prismask.evaluation.report_blocks import Block, Listing, Page, Section, Tab
 from prismask.evaluation.report_html import html_page
 from prismask.evaluation.report_markdown import markdown_page
 from prismask.evaluation.report_models import model_sections
-from prismask.evaluation.report_pictures import history_picture
 from prismask.evaluation.report_provenance import provenance_sections
 from prismask.evaluation.report_scores import score_sections
 from prismask.evaluation.report_sources import Sources, find_sources
 from prismask.evaluation.report_stress import stress_sections
+from prismask.evaluation.report_training import training_sections
 from prismask.scenes.atomic import refuse_existing, write_beside
 
 NAME = "report.html"
@@ -81,7 +81,7 @@ def build_page(found: Sources, truth_pictures: bool = True, title: str = "") -> 
         sections += stress_sections(source)
     for source in found.analyses:
         sections += analysis_sections(source, truth_pictures)
-    sections += _trainings(found)
+    sections += training_sections(found)
     sections += provenance_sections(found)
     lead = (
         "Every number carries the name of its convention; ± is one standard deviation over masks. "
@@ -130,22 +130,6 @@ def _overview(found: Sources, missing: list[str]) -> Section:
     if missing:
         blocks += [Text("**Missing**, and therefore not on this page:"), Listing(missing)]
     return Section("Overview", blocks)
-
-
-def _trainings(found: Sources) -> list[Section]:
-    if not found.trainings:
-        return []
-    records = {name: history.to_record() for name, history in found.trainings.items()}
-    picture = history_picture("training", records)
-    rows = [
-        [name, *(f"{record['numbers'][key]:.4g}" for key in
-                 ("first_min", "first_mean", "first_max", "last_min", "last_mean", "last_max",
-                  "range_ratio"))]
-        for name, record in records.items()
-    ]  # fmt: skip
-    over = [("first step with g", 3), ("last step", 3), ("", 1)]
-    header = ["run", *(("least g", "mean g", "largest g") * 2), "range, last / first"]
-    return [Section("g during training", [picture, Table("Range of g.", header, rows, over)])]
 
 
 def _write_figures(

@@ -11,6 +11,7 @@ from typing import Any
 from prismask.errors import DataMissingError, FormatError
 from prismask.evaluation.analyses import store
 from prismask.evaluation.analyses.training_g import GHistory, read_g_history
+from prismask.evaluation.analyses.training_log import TrainingCourse, read_course
 from prismask.evaluation.protocol import GROUP_TEXTS
 from prismask.evaluation.runs import FORMAT, RECORD, read_run
 from prismask.evaluation.tables import read_table
@@ -51,8 +52,10 @@ class Sources:
     evaluations: list[Source] = field(default_factory=list)
     stresses: list[Source] = field(default_factory=list)
     analyses: list[Source] = field(default_factory=list)
-    trainings: dict[str, GHistory] = field(default_factory=dict)
-    """Runs of `prismask train` with a mask posterior."""
+    trainings: dict[str, TrainingCourse] = field(default_factory=dict)
+    """Runs of `prismask train`."""
+    g_histories: dict[str, GHistory] = field(default_factory=dict)
+    """Of those with a mask posterior."""
     problems: list[str] = field(default_factory=list)
     """What was found and could not be read."""
 
@@ -92,9 +95,11 @@ def _look(place: Path, name: str, files: set[str], found: Sources) -> None:
     if store.RECORD in files:
         found.analyses.append(Source(name, place, store.read_analysis(place)))
     if METRICS in files:
-        history = read_g_history(place / METRICS)
+        course, history = read_course(place / METRICS), read_g_history(place / METRICS)
+        if course is not None:
+            found.trainings[name] = course
         if history is not None:
-            found.trainings[name] = history
+            found.g_histories[name] = history
 
 
 def _folders(folder: Path) -> Iterator[tuple[Path, set[str]]]:

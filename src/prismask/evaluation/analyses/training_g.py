@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from prismask.errors import DataMissingError, FormatError
-
-log = logging.getLogger(__name__)
+from prismask.evaluation.analyses.training_log import read_lines
 
 
 @dataclass(frozen=True)
@@ -44,11 +40,8 @@ class GHistory:
 
 def read_g_history(path: str | Path) -> GHistory | None:
     """The history of g in a metrics file; None where the run had no g (no mask posterior)."""
-    path = Path(path)
-    if not path.is_file():
-        raise DataMissingError(f"there is no {path}; a run folder of `prismask train` has one.")
     steps, checks = [], []
-    for line in _lines(path):
+    for line in read_lines(path):
         if line.get("event") == "step" and "g_mean" in line:
             steps.append(line)
         elif line.get("event") == "validation" and "score" in line:
@@ -65,17 +58,3 @@ def read_g_history(path: str | Path) -> GHistory | None:
         tuple(line["seconds"] / 60 for line in checks),
         tuple(float(line["score"]) for line in checks),
     )
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    """All whole lines; a run that was killed may have left half of one at the end."""
-    texts = path.read_text(encoding="utf-8").splitlines()
-    found: list[dict[str, Any]] = []
-    for number, text in enumerate(texts, start=1):
-        try:
-            found.append(json.loads(text))
-        except ValueError as error:
-            if number < len(texts):
-                raise FormatError(f"{path}, line {number} is not JSON: {error}.") from error
-            log.warning("%s: its last line is torn and was left out.", path)
-    return found
