@@ -42,9 +42,10 @@ ENOUGH, ENOUGH_WITH_TONES = 0.005, 0.002
 the curve of the mask's values comes in many small ones."""
 WORTH = 0.03
 """Share by which all has to lower it for the mask to be moved at all."""
-CLEARLY = 0.015
-"""Share by which a curve of the mask's values has to lower it further. On validation scenes with
-right masks it does so by up to 0.005, with another calibration of an aperture by 0.022 or more."""
+CLEARLY = 0.04
+"""Share by which a curve of the mask's values has to lower it further. Below that it may be the
+scene: on validation scenes with right values it does so by up to 0.025, at a cost in brightness;
+with another calibration of the aperture by 0.024 to 0.17."""
 PIECES = 4
 """Strips along the dispersion that are looked at in a large frame, and most pixels of each: going
 backwards through a network takes a hundred times the memory of its cube."""
