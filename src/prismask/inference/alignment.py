@@ -190,7 +190,7 @@ class _Search:
             raise _Enough
         self.slopes += 1
         place, energy, by_number = _place(numbers), 0.0, np.zeros(NUMBERS)
-        moved, (by_position, by_tones) = place.moved(self.mask), place.derivatives(self.mask)
+        moved, by_position, by_tones = place.derivatives(self.mask)
         for seen, piece in zip(self.seen, self.pieces, strict=True):
             strip = self._strip(moved, piece)
             positions, tones = (

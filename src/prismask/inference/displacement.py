@@ -103,14 +103,14 @@ class Place:
         """This place and a step `(11,)` further."""
         return Place(tuple(a + b for a, b in zip(self.numbers, step.tolist(), strict=True)))
 
-    def derivatives(self, mask: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-        """∂ moved / ∂ each number of the position, and of the tones."""
+    def derivatives(self, mask: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """`moved`, and its derivative by each number of the position, and of the tones."""
         shifted = self._shifted(mask)
         here = self._toned(shifted)
         down, right = ((self._next(k).moved(mask) - here) / DIFFERENCE for k in (0, 1))
         _, _, u, v = (each.to(mask) for each in _coordinates(mask))
         tones = [(self._next(k)._toned(shifted) - here) / DIFFERENCE for k in (8, 9, 10)]
-        return [down, right, down * u, down * v, right * u, right * v], tones
+        return here, [down, right, down * u, down * v, right * u, right * v], tones
 
     def band_derivatives(self, mask: Tensor, camera: CASSI) -> list[Tensor]:
         """∂ by_band / ∂ spread and ∂ bend, each `(1, C, H, W)`."""

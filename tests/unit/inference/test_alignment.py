@@ -84,7 +84,8 @@ def test_derivatives_are_those_of_the_displacement() -> None:
     rows, columns = torch.linspace(0, 3, 40)[:, None], torch.linspace(0, 2, 60)[None]
     mask = (0.5 + 0.3 * torch.sin(rows) * torch.cos(columns))[None, None].double()
     at = Place((0.3, -0.4, 0.1, 0, 0, 0, 0, 0, 0.1, 0.05, 0.02))
-    by_position, by_tones = at.derivatives(mask)
+    here, by_position, by_tones = at.derivatives(mask)
+    assert torch.equal(here, at.moved(mask))
     numbers = [*range(6), *range(8, 11)]
     for number, derivative in zip(numbers, [*by_position, *by_tones], strict=True):
         step = torch.zeros(11)
