@@ -11,10 +11,11 @@ from torch import Tensor
 
 from prismask.inference.registration import ORIENTATIONS, register
 from prismask.optics.camera import CASSI
-from prismask.optics.fabricate import fabricate_mask
+from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.randomness import seeded
 from prismask.scenes.files import load_mask, load_measurement
 from prismask.scenes.random_scenes import random_scene
+from prismask.scenes.synthetic import demo_scene
 
 BANDS = 12
 GRID = tuple(450.0 + 18 * k for k in range(BANDS))
@@ -71,6 +72,23 @@ def test_an_orientation_is_found(name: str, orientation: str) -> None:
     assert not found.fits
     assert found.orientation == UNDO.get(orientation, orientation)
     assert max(abs(part) for part in found.shift) <= 1
+
+
+@pytest.mark.parametrize("size", [(96, 96), (200, 260)])
+@pytest.mark.parametrize("seed", range(5, 11))
+def test_masks_of_any_build_are_found(seed: int, size: tuple[int, int]) -> None:
+    # The rims between cells are a grid that fits itself at every pitch: it must not count.
+    camera = CASSI.from_step(31, 1.7)
+    cube = torch.tensor(demo_scene(size, [420.0 + 10 * k for k in range(31)]).values)
+    aperture = random_aperture(seeded(seed))
+    mask, twin = (fabricate_mask(size, seeded(number), aperture) for number in (seed, seed + 100))
+    signal = camera.forward(cube[None], mask)[0]
+    signal = signal / signal.max() + 0.005 * torch.randn(signal.shape, generator=seeded(seed))
+    found, other = (register(signal, one, camera) for one in (mask, twin))
+    assert found is not None
+    assert found.fits, (aperture, found)
+    assert other is not None
+    assert not other.found, (aperture, other)
 
 
 def test_another_mask_is_not_found() -> None:
