@@ -129,19 +129,14 @@ def overview_figure(
         for axes in (first, second):
             _bare(axes)
         for name, box in patches.items():
-            colour = tuple(swatches[name])
-            third.plot(at, _mean(truth.values, box), color=colour, linewidth=4.5,
-                       alpha=0.45)  # fmt: skip
-            third.plot(at, _mean(estimate.values, box), color=INK, linewidth=1.0,
-                       marker="o", markersize=2.2)  # fmt: skip
-        third.plot([], [], color=FAINT, linewidth=4.5, alpha=0.45, label="truth")
-        third.plot([], [], color=INK, linewidth=1.0, marker="o", markersize=2.2,
-                   label="reconstruction")  # fmt: skip
+            _spectrum_in_short(third, at, estimate, truth, box, tuple(swatches[name]))
         third.set_ylim(bottom=0)
-        third.set_title("… and a spectrum in every pixel")
+        third.set_title("… a spectrum and error bar in every pixel")
         third.set_xlabel("wavelength, nm")
         third.set_ylabel("radiance, fraction of full scale")
-        third.legend(loc="upper left", fontsize=8)
+        # The first patch stands for all.
+        handles, labels = third.get_legend_handles_labels()
+        third.legend(handles[:3], labels[:3], loc="upper left", fontsize=8)
         _rainbow(third, at)
         return figure_png(figure, 110)
 
@@ -150,18 +145,35 @@ def _one_spectrum(
     axes: Any, at: NDArray[np.float64], estimate: Cube, truth: Cube, box: Box
 ) -> None:
     axes.plot(at, _mean(truth.values, box), color=INK, linewidth=2.2, label="truth")
-    mean = _mean(estimate.values, box)
-    if estimate.lower is not None and estimate.upper is not None:
-        low, high = _mean(estimate.lower, box), _mean(estimate.upper, box)
-        label = "interval of a pixel"
-    else:
-        spread = estimate.values[:, *box].std(axis=(1, 2))
-        low, high, label = mean - spread, mean + spread, "± 1 std over the patch"
+    low, high, label = _interval(estimate, box)
     axes.fill_between(at, low, high, color=ESTIMATE_COLOUR, alpha=0.22, linewidth=0, label=label)
     axes.plot(
-        at, mean, color=ESTIMATE_COLOUR, linewidth=1.2, marker="o", markersize=2.6,
-        label="reconstruction",
+        at, _mean(estimate.values, box), color=ESTIMATE_COLOUR, linewidth=1.2, marker="o",
+        markersize=2.6, label="reconstruction",
     )  # fmt: skip
+
+
+def _spectrum_in_short(
+    axes: Any,
+    at: NDArray[np.float64],
+    estimate: Cube,
+    truth: Cube,
+    box: Box,
+    colour: tuple[float, ...],
+) -> None:
+    low, high, label = _interval(estimate, box)
+    axes.plot(at, _mean(truth.values, box), color=colour, linewidth=4.5, alpha=0.7, label="truth")
+    axes.plot(at, _mean(estimate.values, box), color=INK, linewidth=1.0, marker="o",
+              markersize=2.2, label="reconstruction")  # fmt: skip
+    axes.fill_between(at, low, high, color=FAINT, alpha=0.25, linewidth=0, label=label, zorder=0.5)
+
+
+def _interval(estimate: Cube, box: Box) -> tuple[NDArray[Any], NDArray[Any], str]:
+    """Lower and upper end over a box, and what they are."""
+    if estimate.lower is not None and estimate.upper is not None:
+        return _mean(estimate.lower, box), _mean(estimate.upper, box), "interval of a pixel"
+    mean, spread = _mean(estimate.values, box), estimate.values[:, *box].std(axis=(1, 2))
+    return mean - spread, mean + spread, "± 1 std over the patch"
 
 
 def _mean(values: NDArray[np.float32], box: Box) -> NDArray[Any]:
