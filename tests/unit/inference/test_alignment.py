@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.inference import alignment
+from prismask.inference import alignment, place_search
 from prismask.inference.aligned import straightened
 from prismask.inference.alignment import Alignment, align_mask
 from prismask.inference.displacement import Place
 from prismask.inference.engine import Engine
 from prismask.inference.methods import Outcome
+from prismask.inference.place_search import Lowest, Search, Told, pieces_of
 from prismask.inference.single import reconstruct
 from prismask.models.catalogue import default_weights, load_model
 from prismask.optics.camera import CASSI
@@ -163,6 +164,11 @@ def test_an_interval_stays_around_its_cube() -> None:
     assert straightened(outcome, Place((0.5, 0.5)), camera) is outcome
 
 
+def searching(engine: Engine, signal: Tensor) -> Search:
+    pieces = [slice(0, SIZE[0])]
+    return Search(engine, signal, mask_values(), CAMERA, 0.002, pieces, Told(None, 0))
+
+
 # --- finding it ----------------------------------------------------------------------------------
 
 
@@ -289,9 +295,9 @@ def test_the_slope_is_that_of_what_is_left(weights: str, scene: Cube) -> None:
     engine = Engine(load_model(weights), torch.device("cpu"), "float32")
     truth = torch.tensor(scene.values)[None]
     signal = CAMERA.forward(truth, BESIDE.moved(mask_values()))[0]
-    search = alignment._Search(engine, signal, mask_values(), CAMERA, 0.002, None)
+    search = searching(engine, signal)
     at = np.array([0.3, -0.5, 0.05, 0.0, 0.1, 0.0, 0.2, -0.1, 0.1, -0.05, 0.03])
-    value, slope = search.slope(at)
+    value, slope = search.slope(Place(tuple(at)))
     assert value == pytest.approx(math.log(search.left(Place(tuple(at)))), abs=1e-4)
     for number, unit in enumerate(0.002 * np.eye(11)):
         there, back = (search.left(Place(tuple(at + sign * unit))) for sign in (1, -1))
@@ -299,29 +305,69 @@ def test_the_slope_is_that_of_what_is_left(weights: str, scene: Cube) -> None:
         assert slope[number] == pytest.approx(by_differences, abs=0.05 * np.abs(slope).max())
 
 
-def test_the_search_ends_where_it_has_asked_often_enough(
-    engine: Engine, scene: Cube, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_search_ends_where_it_has_asked_often_enough(engine: Engine, scene: Cube) -> None:
     signal = CAMERA.forward(torch.tensor(scene.values)[None], BESIDE.moved(mask_values()))[0]
-    monkeypatch.setattr(alignment, "SLOPES", 2)
-    search = alignment._Search(engine, signal, mask_values(), CAMERA, 0.002, None)
-    found = search.descend(Place((0.7, -0.7)), 8, 0.0)
-    assert search.slopes == 2
-    assert search.left(found.place) <= search.left(Place((0.7, -0.7)))
+    search = searching(engine, signal)
+    start = Lowest(Place((0.7, -0.7)))
+    found = search.descend(start, 8, 0.0, most=4)
+    assert search.told.runs == 4 * 4
+    before, after = search.left(start.place), search.left(found.place)
+    assert after < before
+    assert found.gain == pytest.approx(math.log(before / after), abs=0.01)
     assert found.place.numbers[8:] == (0, 0, 0)
+    assert found.curvature is None
 
 
 def test_large_frames_are_looked_at_in_strips_along_the_dispersion() -> None:
-    pieces = alignment.pieces_of((700, 900), CAMERA)
-    assert len(pieces) == alignment.PIECES
+    pieces = pieces_of((700, 900), CAMERA)
+    assert len(pieces) == place_search.PIECES
     assert (pieces[0].start, pieces[-1].stop) == (0, 700)
     lines = {piece.stop - piece.start for piece in pieces}
-    assert lines == {alignment.PIXELS // 900}
+    assert lines == {place_search.PIXELS // 900}
     tall = CASSI.from_step(axis="height")
-    assert alignment.pieces_of((700, 900), tall)[-1].stop == 900
-    assert alignment.pieces_of((50, 900), CAMERA) == [slice(0, 50)]
-    assert alignment.pieces_of((60, 900), CAMERA) == [slice(0, 30), slice(30, 60)]
-    assert alignment.pieces_of((3, 10**6), CAMERA) == [slice(k, k + 1) for k in range(3)]
+    assert pieces_of((700, 900), tall)[-1].stop == 900
+    assert pieces_of((50, 900), CAMERA) == [slice(0, 50)]
+    assert pieces_of((60, 900), CAMERA) == [slice(0, 30), slice(30, 60)]
+    assert pieces_of((3, 10**6), CAMERA) == [slice(k, k + 1) for k in range(3)]
     values = torch.arange(12.0).view(3, 4)
-    assert torch.equal(alignment.cut(values, slice(1, 2), CAMERA), values[1:2])
-    assert torch.equal(alignment.cut(values, slice(1, 2), tall), values[:, 1:2])
+    assert torch.equal(place_search.cut(values, slice(1, 2), CAMERA), values[1:2])
+    assert torch.equal(place_search.cut(values, slice(1, 2), tall), values[:, 1:2])
+
+
+def test_the_search_begins_where_there_is_light() -> None:
+    signal = torch.full((300, 400), 0.1)
+    signal[20:90] += 1
+    signal[170:200] += 1
+    for values, camera in ((signal, CAMERA), (signal.T, CASSI.from_step(axis="height"))):
+        first, second = place_search.bright_pieces(values, camera)
+        assert 20 <= first.start <= first.stop - place_search.FEW <= 90 - place_search.FEW
+        assert second.start <= 170
+        assert second.stop >= 200
+
+
+@pytest.mark.slow
+def test_large_frames_end_where_the_whole_is_explained(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two strips to begin with, the whole to end with, and few slopes of the whole."""
+    monkeypatch.setattr(alignment, "FEW", 32)
+    monkeypatch.setattr(place_search, "FEW", 32)
+    size = (128, 96)
+    nominal = fabricate_mask(size, seeded(8))[None, None]
+    true = Place((0.4, -0.3, 0.0, 0.3))
+    truth = torch.tensor(random_scene(5, size).values)[None]
+    signal = CAMERA.forward(truth, true.moved(nominal))[0]
+    lines: list[int] = []
+    slope = Search.slope
+
+    def counted(self: Search, place: Place) -> tuple[float, place_search.Array]:
+        lines.append(sum(piece.stop - piece.start for piece in self.pieces))
+        return slope(self, place)
+
+    monkeypatch.setattr(Search, "slope", counted)
+    found = align_mask(engine, signal, nominal, CAMERA, 0.002)
+    assert found.place.numbers[:4] == pytest.approx(true.numbers[:4], abs=0.12)
+    assert set(lines) == {64, 128}
+    assert lines.count(128) <= 2 * alignment.LAST_SLOPES
+    whole = Search(engine, signal, nominal, CAMERA, 0.002, [slice(0, 128)], Told(None, 0))
+    assert found.after < 1.01 * whole.left(true) < 0.6 * found.before
