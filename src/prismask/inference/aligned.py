@@ -58,7 +58,7 @@ def at_place(snapshot: Snapshot, place: Place) -> Aligned:
 
 def straightened(outcome: Outcome, place: Place, camera: CASSI) -> Outcome:
     """The outcome with its bands where the scene has them."""
-    if not any(place.shifts(camera.bands)):
+    if not any(place.shifts(camera)):
         return outcome
 
     def back(values: Array) -> Array:

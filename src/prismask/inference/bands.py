@@ -1,16 +1,19 @@
-"""A network built for C′ bands behind a camera that has C.
+"""A network built for the bands of one camera behind another.
 
 A network knows a spectrum as C′ places along the dispersion. Any other camera is shown to it as a
-*virtual camera* with C′ bands spread over the same pixels: the offsets of its bands lie at equal
-fractions of the way from the camera's first band to its last, so they are fractional in general.
-A scene with a smooth spectrum gives the same snapshot through both, except that the light of C
-terms is now spread over C′ terms. The snapshot is multiplied by C′ / C before the network sees
-it, which keeps the cube in the camera's own units; the C′ bands of the result are interpolated
-back to the C of the camera, and re-projecting those explains the snapshot again.
+*virtual camera* with C′ bands over the same pixels, which lie on the way from the camera's first
+band to its last as they did in training: at equal steps, for most. A camera has another number of
+bands, or a prism that spreads blue further than red; either way a scene with a smooth spectrum
+gives the same snapshot through both, except that the light of C terms is now spread over C′. The
+snapshot is multiplied by C′ / C before the network sees it, which keeps the cube in the camera's
+own units. The result is interpolated back to where the camera's bands lie; one that has more
+pixels to itself than its neighbours holds more of the light. Re-projecting those bands explains
+the snapshot again.
 
 What this cannot do is teach the network another dispersion: windows that were 2 px apart in
 training and are now 1.7 px apart overlap differently. Small differences cost little; `strangeness`
-says how large they are, and beyond `LIMIT` a solver is the better choice.
+says how large they are, and beyond `LIMIT` a solver is the better choice. So it is for a camera
+with few bands far apart, whose steps in the snapshot no smooth spectrum makes.
 """
 
 from __future__ import annotations
@@ -29,6 +32,8 @@ LIMIT = 1.6
 """Ratio of pixels a band, to training, beyond which a network is not taken by default."""
 NOTICEABLE = 1.2
 """Ratio from which the result is accompanied by a remark."""
+UNEVEN = 0.02
+"""Share of the extent by which bands may lie beside those of the training and still be shown."""
 
 
 @dataclass(frozen=True)
@@ -38,32 +43,23 @@ class BandAdapter:
     camera: CASSI
     """The real camera."""
     shown: CASSI
-    """The camera as the network sees it: the same one, or a virtual one with its band count."""
-    trained_step: float | None = None
-    """Pixels a band in the network's training, where its record says so."""
-    trained_design: str = "single"
-    """Behind how many dispersers that was."""
+    """The camera as the network sees it: the same one, or a virtual one with its bands."""
+    trained: CASSI | None = None
+    """The camera of its training, where its record says so."""
 
     @classmethod
-    def between(
-        cls,
-        camera: CASSI,
-        bands: int,
-        trained_step: float | None = None,
-        trained_design: str = "single",
-    ) -> BandAdapter:
-        """The adapter from `camera` to a network built for `bands` bands."""
-        if bands == camera.bands:
-            return cls(camera, camera, trained_step, trained_design)
-        here, there = band_places(camera.bands), band_places(bands)
+    def between(cls, camera: CASSI, bands: int, trained: CASSI | None = None) -> BandAdapter:
+        """The adapter from `camera` to a network built for `bands` bands, `trained` behind one."""
+        here, there = band_places(camera), _trained_places(bands, trained)
+        if bands == camera.bands and float(np.abs(here - there).max()) <= UNEVEN:
+            return cls(camera, camera, trained)
         offsets = np.interp(there, here, camera.offsets)
-        shown = replace(camera, offsets=tuple(float(o) for o in offsets))
-        return cls(camera, shown, trained_step, trained_design)
+        return cls(camera, replace(camera, offsets=tuple(offsets.tolist())), trained)
 
     @property
     def is_needed(self) -> bool:
-        """Whether the band counts differ."""
-        return self.shown.bands != self.camera.bands
+        """Whether the network sees another camera."""
+        return self.shown is not self.camera
 
     @property
     def gain(self) -> float:
@@ -71,13 +67,23 @@ class BandAdapter:
         return self.shown.bands / self.camera.bands
 
     @property
+    def trained_step(self) -> float | None:
+        """Pixels a band in the network's training, where its record says so."""
+        return None if self.trained is None else _step(self.trained)
+
+    @property
+    def trained_design(self) -> str:
+        """Behind how many dispersers that was."""
+        return "single" if self.trained is None else self.trained.design
+
+    @property
     def strangeness(self) -> float:
-        """Pixels a band as the network sees them over those of its training, at least 1."""
+        """Pixels a band over those of the training, or the inverse, at least 1."""
         if not self.trained_step or self.shown.bands < 2:
             return 1.0
-        step = (max(self.shown.offsets) - min(self.shown.offsets)) / (self.shown.bands - 1)
-        ratio = step / abs(self.trained_step)
-        return float("inf") if ratio == 0 else max(ratio, 1 / ratio)
+        trained = abs(self.trained_step)
+        shown, own = abs(_step(self.shown)), abs(_step(self.camera))
+        return float("inf") if shown == 0 else max(shown / trained, own / trained, trained / shown)
 
     @property
     def is_within_reach(self) -> bool:
@@ -89,24 +95,50 @@ class BandAdapter:
         mask = as_mask_batch(mask)
         if not self.is_needed or mask.shape[1] == 1:
             return mask
-        weights = _weights(self.camera.bands, self.shown.bands)
+        weights = _weights(self.camera, self.shown)
         return torch.einsum("kc,bchw->bkhw", torch.from_numpy(weights).to(mask), mask)
 
     def back(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         """Bands of the network `(C′, H, W)` → bands of the camera `(C, H, W)`."""
         if not self.is_needed:
             return values
-        weights = _weights(self.shown.bands, self.camera.bands)
-        flat = weights @ values.reshape(self.shown.bands, -1)
+        weights = _weights(self.shown, self.camera) / _room(self.shown)
+        weights = _room(self.camera)[:, None] * weights
+        flat = weights.astype(np.float32) @ values.reshape(self.shown.bands, -1)
         return np.asarray(flat.reshape(self.camera.bands, *values.shape[1:]), dtype=np.float32)
 
 
-def band_places(bands: int) -> NDArray[np.float64]:
-    """Where each band lies from the first (0) to the last (1); a single one in the middle."""
-    return np.linspace(0.0, 1.0, bands) if bands > 1 else np.array([0.5])
+def band_places(camera: CASSI) -> NDArray[np.float64]:
+    """Where each band lands on the way from the first (0) to the last (1); a single one halfway.
+
+    Bands that do not land one after the other are counted instead.
+    """
+    offsets = np.asarray(camera.offsets)
+    if camera.bands < 2:
+        return np.array([0.5])
+    way = offsets[-1] - offsets[0]
+    if not (np.diff(offsets) * way > 0).all():
+        return np.linspace(0.0, 1.0, camera.bands)
+    return np.asarray((offsets - offsets[0]) / way)
 
 
-def _weights(source: int, target: int) -> NDArray[np.float32]:
-    return resampling_weights(band_places(source), band_places(target), extrapolate="hold").astype(
-        np.float32
-    )
+def _trained_places(bands: int, trained: CASSI | None) -> NDArray[np.float64]:
+    if trained is None or trained.bands != bands:
+        return np.linspace(0.0, 1.0, bands) if bands > 1 else np.array([0.5])
+    return band_places(trained)
+
+
+def _step(camera: CASSI) -> float:
+    """Pixels a band, on average."""
+    return (camera.offsets[-1] - camera.offsets[0]) / max(1, camera.bands - 1)
+
+
+def _room(camera: CASSI) -> NDArray[np.float64]:
+    """Pixels that each band has to itself, relative to their mean."""
+    if camera.bands < 2:
+        return np.ones(1)
+    return np.asarray(np.gradient(band_places(camera)) * (camera.bands - 1))
+
+
+def _weights(source: CASSI, target: CASSI) -> NDArray[np.float64]:
+    return resampling_weights(band_places(source), band_places(target), extrapolate="hold")

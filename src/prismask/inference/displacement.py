@@ -35,7 +35,8 @@ class Place:
     of the light, between 0 and 1. Band λ lands δ_λ pixels further along the dispersion than
     calibrated,
 
-        δ_λ = spread · t + bend · (t² − 1/3),        t from −1 for the first band to 1 for the last.
+        δ_λ = spread · t + bend · (t² − 1/3),        t from −1 where the first band lands to 1 for
+                                                     the last.
 
     Seen from the sensor, light that lands further has met a mask that lies further and comes from
     a scene that does: m̃_λ[u] = m[u − δ_λ] and x̃_λ[u] = x_λ[u − δ_λ] give the same snapshot. So
@@ -86,18 +87,18 @@ class Place:
         """A mask that is in its place, or a strip of it, as every band meets it."""
         if not any(self.numbers[BANDS]):
             return mask
-        return _along(mask, camera, [-shift for shift in self.shifts(camera.bands)])
+        return _along(mask, camera, [-shift for shift in self.shifts(camera)])
 
     def straightened(self, cube: Tensor, camera: CASSI) -> Tensor:
         """The scene `(1, C, H, W)` behind a cube that was made with these masks."""
         if not any(self.numbers[BANDS]) or camera.design == "dual":
             return cube  # a second disperser puts the bands back by itself
-        return _along(cube, camera, self.shifts(camera.bands))
+        return _along(cube, camera, self.shifts(camera))
 
-    def shifts(self, bands: int) -> list[float]:
+    def shifts(self, camera: CASSI) -> list[float]:
         """δ of every band in pixels."""
         spread, bend = self.numbers[BANDS]
-        return [spread * t + bend * (t * t - 1 / 3) for t in _from_the_middle(bands).tolist()]
+        return [spread * t + bend * (t * t - 1 / 3) for t in _from_the_middle(camera).tolist()]
 
     def stepped(self, step: Tensor) -> Place:
         """This place and a step `(11,)` further."""
@@ -150,9 +151,9 @@ class Place:
         )
 
 
-def _from_the_middle(bands: int) -> NDArray[np.float64]:
+def _from_the_middle(camera: CASSI) -> NDArray[np.float64]:
     """t of every band: −1 for the first, 1 for the last, 0 for the only one."""
-    return 2 * band_places(bands) - 1
+    return 2 * band_places(camera) - 1
 
 
 def _along(values: Tensor, camera: CASSI, further: list[float]) -> Tensor:

@@ -20,6 +20,7 @@ from prismask.inference.intervals import Interval, cube_features
 from prismask.inference.learned import Learned, learn
 from prismask.inference.settings import Settings
 from prismask.inference.turning import Turn
+from prismask.models.trained import trained_camera
 from prismask.models.ways import ways_of
 from prismask.optics.camera import CASSI
 from prismask.solvers import create_solver
@@ -175,13 +176,8 @@ class NetworkMethod:
 
     def adapter(self, camera: CASSI) -> BandAdapter:
         """How `camera` is shown to this network."""
-        step = self.record.get("step_px")
-        return BandAdapter.between(
-            camera,
-            self.engine.bands,
-            None if step is None else float(step),
-            self.record.get("design", "single"),
-        )
+        trained = trained_camera(self.record) if "step_px" in self.record else None
+        return BandAdapter.between(camera, self.engine.bands, trained)
 
     def interval(self, settings: Settings) -> Interval | None:
         """The interval that fits the settings, if one is stored with the weights."""
@@ -331,17 +327,21 @@ def _scale_findings(gain: float) -> list[Finding]:
 def _band_findings(adapter: BandAdapter) -> list[Finding]:
     found = []
     if adapter.is_needed:
+        differs = (
+            f"the network has {adapter.shown.bands} bands and the camera {adapter.camera.bands}"
+            if adapter.shown.bands != adapter.camera.bands
+            else "the camera's bands are not spread as they were in the network's training"
+        )
         text = (
-            f"the network has {adapter.shown.bands} bands and the camera {adapter.camera.bands}: "
-            "the network sees a virtual camera over the same pixels, and its bands are "
-            "interpolated back."
+            f"{differs}: the network sees a virtual camera over the same pixels, and its bands "
+            "are interpolated back."
         )
         found.append(Finding("note", text))
     if adapter.strangeness > NOTICEABLE:
         text = (
-            f"the network was trained at {adapter.trained_step:g} px a band and sees "
-            f"{adapter.strangeness:.2g} times more or less here: expect a worse cube than "
-            "published, and compare with --method gap-tv."
+            f"the network was trained at {adapter.trained_step:g} px a band, and this camera is "
+            f"{adapter.strangeness:.2g} times off that: expect a worse cube than published, and "
+            "compare with --method gap-tv."
         )
         found.append(Finding("warning", text))
     return found

@@ -127,7 +127,7 @@ def test_bands_that_land_further_are_masks_that_lie_further(
     for values in (cube, mask):  # dark at the border, where light comes from outside the frame
         values[..., :4, :] = values[..., -4:, :] = values[..., :4] = values[..., -4:] = 0
     place = Place((0, 0, 0, 0, 0, 0, 1.0))
-    assert place.shifts(3) == [-1.0, 0.0, 1.0]
+    assert place.shifts(nominal) == [-1.0, 0.0, 1.0]
     ahead = Place((0, 0, 0, 0, 0, 0, -1.0)).straightened(cube, nominal)
     measured = nominal.forward(ahead, place.read(mask, nominal))
     # The first band of the true camera starts where the nominal one's lies 1 px back.

@@ -17,7 +17,7 @@ GRID = (453.3, 648.1)
 
 def test_the_same_band_count_changes_nothing() -> None:
     camera = CASSI.from_step(6)
-    adapter = BandAdapter.between(camera, 6, 2.0)
+    adapter = BandAdapter.between(camera, 6, CASSI.from_step(6))
     assert adapter.shown is camera
     assert adapter.gain == 1
     values = np.random.default_rng(0).random((6, 3, 4)).astype(np.float32)
@@ -62,6 +62,52 @@ def test_there_and_back_keeps_smooth_spectra() -> None:
     assert np.allclose(adapter.back(flat), 0.3)
 
 
+def uneven(first: float, last: float, bands: int = 28) -> CASSI:
+    """A prism whose bands lie `first` px apart at one end and `last` px at the other."""
+    return CASSI((0.0, *np.cumsum(np.linspace(first, last, bands - 1)).tolist()))
+
+
+@pytest.mark.parametrize("first", [2.9, 2.5, 1.1])
+@pytest.mark.parametrize("bands", [28, 31, 20])
+def test_an_uneven_prism_is_shown_as_an_even_one(first: float, bands: int) -> None:
+    """The same photograph, and the same spectrum when it comes back."""
+    camera = uneven(first, 4 - first, bands)
+    adapter = BandAdapter.between(camera, 28, CASSI.from_step(28))
+    assert adapter.is_needed
+    assert np.allclose(np.diff(adapter.shown.offsets), camera.offsets[-1] / 27)
+    # Light as a smooth density along the dispersion; a band holds what falls on its pixels.
+    on = np.asarray(adapter.shown.offsets)
+    density = 0.4 + 0.3 * np.cos(3 * on / on[-1])
+    network = density[:, None, None].astype(np.float32) * np.ones((1, 48, 48), np.float32)
+    real = adapter.back(network)
+    at = np.asarray(camera.offsets)
+    room = np.gradient(at) * (bands - 1) / at[-1]
+    expected = (0.4 + 0.3 * np.cos(3 * at / at[-1])) * room
+    assert np.allclose(real[:, 0, 0], expected, rtol=5e-3)
+    mask = fabricate_mask((48, 48), seeded(0))[None, None]
+    photograph = camera.forward(torch.tensor(real)[None], mask) * adapter.gain
+    virtual = adapter.shown.forward(torch.tensor(network)[None], mask)
+    inner = (..., slice(8, -8))  # the ends of a spectrum have room on one side only
+    difference = (photograph - virtual)[inner]
+    assert float(difference.square().mean().sqrt() / virtual[inner].std()) < 0.15
+
+
+def test_a_network_that_learned_behind_a_prism_knows_it() -> None:
+    prism = uneven(2.6, 1.4)
+    assert BandAdapter.between(prism, 28, prism).shown is prism
+    even = BandAdapter.between(CASSI.from_step(28), 28, prism)
+    assert even.is_needed
+    assert np.allclose(even.shown.offsets, prism.offsets)
+    flat = np.full((28, 2, 2), 0.3, np.float32) * np.gradient(prism.offsets)[:, None, None] / 2
+    assert np.allclose(even.back(flat.astype(np.float32))[:, 0, 0], 0.3, rtol=2e-2)
+
+
+def test_bands_that_turn_back_are_counted() -> None:
+    camera = CASSI((0.0, 4.0, 2.0, 6.0))
+    assert BandAdapter.between(camera, 4, CASSI.from_step(4)).shown is camera
+    assert BandAdapter.between(camera, 7).shown.offsets == (0, 2, 4, 3, 2, 4, 6)
+
+
 def test_planes_of_the_mask_follow_the_bands() -> None:
     adapter = BandAdapter.between(CASSI.from_step(5), 9)
     planes = torch.linspace(0, 1, 5)[:, None, None].expand(5, 2, 3)
@@ -70,10 +116,19 @@ def test_planes_of_the_mask_follow_the_bands() -> None:
 
 @pytest.mark.parametrize(
     ("step", "bands", "strange"),
-    [(2.0, 28, 1.0), (3.0, 28, 1.5), (1.0, 28, 2.0), (-2.0, 28, 1.0), (2.0, 24, 54 / 46)],
+    [
+        (2.0, 28, 1.0),
+        (3.0, 28, 1.5),
+        (1.0, 28, 2.0),
+        (-2.0, 28, 1.0),
+        (2.0, 24, 54 / 46),
+        (0.9, 60, 2.0 / (0.9 * 59 / 27)),  # many bands close together are as good as 28
+        (54 / 7, 8, 27 / 7),  # eight bands far apart are not
+        (54 / 19, 20, 27 / 19),
+    ],
 )
 def test_strangeness(step: float, bands: int, strange: float) -> None:
-    adapter = BandAdapter.between(CASSI.from_step(bands, step), 28, 2.0)
+    adapter = BandAdapter.between(CASSI.from_step(bands, step), 28, CASSI.from_step(28))
     assert adapter.strangeness == pytest.approx(strange)
     assert BandAdapter.between(CASSI.from_step(bands, step), 28).strangeness == 1
 
