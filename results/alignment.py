@@ -4,12 +4,12 @@
 
 Each scene is photographed through a mask that lies beside its calibration by a shift of the given
 size in a random direction, with growth of up to half that size towards the edges, or behind a prism
-that spreads the spectrum over more or fewer pixels than calibrated; with noise of σ = 0.02 in units
-in which a white pixel of one band counts 1. The network is given the nominal mask, the mask as
-`reconstruct --align` finds it, and the true one, and each time it is counted how many true values
-lie inside the 90 % interval that ships with the network. Last comes the one real sample of
-miscalibration there is: photographed through one calibration of an aperture, given another one of
-the same place.
+that spreads the spectrum over more or fewer pixels than calibrated, or out of focus; with noise of
+σ = 0.02 in units in which a white pixel of one band counts 1. The network is given the nominal
+mask, the mask as `reconstruct --align` finds it, and the true one, and it is counted how many
+true values lie inside the 90 % interval that ships with the network. Last comes the one real sample
+of miscalibration there is: photographed through one calibration of an aperture, given another one
+of the same place.
 Scores go to alignment.json.
 """
 
@@ -27,7 +27,7 @@ from torch import Tensor
 
 from prismask.evaluation.metrics import score
 from prismask.inference.alignment import align_mask
-from prismask.inference.displacement import Place
+from prismask.inference.displacement import BANDS, Place
 from prismask.inference.engine import Engine
 from prismask.inference.intervals import Interval, coverage
 from prismask.inference.methods import with_interval
@@ -43,6 +43,8 @@ NOISE = 0.02
 LEVEL = 0.9
 CAMERA = CASSI.from_step()
 SHIFTS = (0.0, 0.25, 0.5, 1.0)
+BLUR = 0.7
+"""Standard deviation in pixels by which the mask is less sharp than calibrated."""
 SPREADS = (-0.01, 0.01, 0.02)
 """How much further than calibrated the prism spreads the spectrum."""
 RECALIBRATED = "two real calibrations"
@@ -68,7 +70,7 @@ def main() -> None:
         for case, place in _cases(generator).items():
             nominal = _mask(region, number, generator)
             # What the sensor sees of it, and the mask and scene that the nominal camera has then.
-            shown = Place((*[0.0] * 6, *(-n for n in place.numbers[6:])))
+            shown = Place((*[0.0] * 6, *(-n for n in place.numbers[BANDS])))
             found = _case(
                 engine, truth, nominal, place.read(nominal, CAMERA), generator,
                 shown.straightened(truth, CAMERA), place,
@@ -110,7 +112,8 @@ def _cases(generator: torch.Generator) -> dict[str, Place]:
     shifts = {f"mask beside by {shift:g} px": _beside(shift, generator) for shift in SHIFTS}
     over = max(CAMERA.offsets) / 2
     spreads = {f"dispersion {100 * s:+g} %": Place((*[0.0] * 6, s * over)) for s in SPREADS}
-    return {**shifts, **spreads}
+    blurred = {f"mask blurred by {BLUR:g} px": Place((*[0.0] * 8, BLUR**2))}
+    return {**shifts, **spreads, **blurred}
 
 
 def _beside(shift: float, generator: torch.Generator) -> Place:

@@ -1,13 +1,13 @@
-"""Where the mask really lies: eleven numbers fitted to the snapshot itself, without a truth.
+"""Where the mask really lies: twelve numbers fitted to the snapshot itself, without a truth.
 
-A mask and a prism are calibrated once; then temperature, focus and a touched table move the mask's
-image, or spread the spectrum, by fractions of a pixel, and the picture they were calibrated by had
-an exposure and a curve of its own. That is enough to spoil a cube. Networks draw plausible cubes
-even with a wrong mask, but such a cube does not explain the snapshot: r = y − A x̂ is small only
-where the mask is right. A first look at nine shifts finds the neighbourhood; from there a
-quasi-Newton search (BFGS) lowers log ‖r‖. Its slope,
+A mask and a prism are calibrated once; then temperature and a touched table move the mask's image,
+or spread the spectrum, by fractions of a pixel, the focus changes, and the picture that it was
+calibrated by had an exposure and a curve of its own. That is enough to spoil a cube. Networks draw
+plausible cubes even with a wrong mask, but such a cube does not explain the snapshot: r = y − A x̂
+is small only where the mask is right. A first look at nine shifts finds the neighbourhood; from
+there a quasi-Newton search (BFGS) lowers log ‖r‖. Its slope,
 
-    ∂ log ‖r‖ / ∂p = ⟨∂ log ‖r‖ / ∂m, ∂m / ∂p⟩        for each of the eleven numbers p,
+    ∂ log ‖r‖ / ∂p = ⟨∂ log ‖r‖ / ∂m, ∂m / ∂p⟩        for each of the twelve numbers p,
 
 goes through the network backwards once, down to the mask m in its place, and there meets what each
 number does to the mask. Gauss–Newton steps would stop halfway: a network shrinks the residual of
@@ -20,11 +20,12 @@ the valley known from there, more of it is looked at.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
-from prismask.inference.displacement import NUMBERS, TONES, Place
+from prismask.inference.displacement import BLUR, NUMBERS, TONES, Place
 from prismask.inference.engine import Engine, Progress
 from prismask.inference.place_search import FEW, Lowest, Search, Told, bright_pieces, pieces_of
 from prismask.optics.camera import CASSI
@@ -36,12 +37,17 @@ ENOUGH, ENOUGH_WITH_TONES = 0.005, 0.002
 the curve of the mask's values comes in many small ones."""
 WORTH = 0.03
 """Share by which all has to lower it for the mask to be moved at all."""
+BLURRED = 0.02
+"""Share by which a blur has to lower it further: on validation scenes with masks as sharp as
+calibrated it does so by less than 0.01."""
 CLEARLY = 0.04
 """Share by which a curve of the mask's values has to lower it further. Below that it may be the
 scene: on validation scenes with right values it does so by up to 0.025, at a cost in brightness;
 with another calibration of the aperture by 0.024 to 0.17."""
-RUNS = 11 + 4 * 2 * (SLOPES + LAST_SLOPES)
-"""Most runs of the network, a slope counted as four: for the place, then for the values."""
+RUNS = 11 + 4 * 3 * (SLOPES + LAST_SLOPES)
+"""Most runs of the network, a slope counted as four: for the place, the blur and the values."""
+PLACE, BLURS, VALUES = range(TONES.start - 1), (BLUR,), range(TONES.start, NUMBERS)
+"""The numbers that are looked for one after the other."""
 
 
 @dataclass(frozen=True)
@@ -98,17 +104,22 @@ def align_mask(
     if sum(piece.stop - piece.start for piece in pieces) >= 4 * FEW:
         part = search(bright_pieces(signal, camera))
 
-    def descend(start: Lowest, count: int, enough: float, least: float = 0.0) -> Lowest:
-        """With part of the frame, then with more unless the part gains less than `least`."""
-        near = part.descend(start, count, enough, SLOPES)
-        if part is whole:
-            return near
-        return whole.descend(near, count, enough, LAST_SLOPES) if near.gain >= least else start
+    def descend(start: Lowest, free: Sequence[int], enough: float, least: float) -> Lowest:
+        """From `start`, or `start` itself where that lowers what is left by less than `least`.
+
+        With part of the frame first: what gains too little there is not asked of the whole.
+        """
+        gain = -math.log(1 - least)
+        near = part.descend(start, free, enough, SLOPES)
+        if near.gain < gain:
+            return start
+        found = near if part is whole else whole.descend(near, free, enough, LAST_SLOPES)
+        return found if found.level < start.level - gain else start
 
     before = whole.left(Place())
-    found = descend(Lowest(part.first_look()), TONES.start, ENOUGH)
-    # Values come second: with so many numbers at once a small frame would be explained too well.
-    clearly = -math.log(1 - CLEARLY)
-    toned = descend(found, NUMBERS, ENOUGH_WITH_TONES, clearly)
-    place = toned.place if found.level - toned.level > clearly else found.place
-    return Alignment(place, before, whole.left(place))
+    found = descend(Lowest(part.first_look()), PLACE, ENOUGH, 0.0)
+    # One after the other: with so many numbers at once a small frame would be explained too well.
+    found = descend(found, [*PLACE, *BLURS], ENOUGH, BLURRED)
+    blur = BLURS if found.place.numbers[BLUR] else ()
+    found = descend(found, [*PLACE, *blur, *VALUES], ENOUGH_WITH_TONES, CLEARLY)
+    return Alignment(found.place, before, whole.left(found.place))

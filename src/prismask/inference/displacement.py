@@ -1,4 +1,4 @@
-"""A mask and a spectrum that are not as calibrated: eleven numbers and what they do."""
+"""A mask and a spectrum that are not as calibrated: twelve numbers and what they do."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.ndimage import map_coordinates
+from scipy.ndimage import convolve1d, map_coordinates
+from scipy.special import ive
 from torch import Tensor
 
 from prismask.inference.bands import band_places
 from prismask.optics.camera import CASSI
 from prismask.optics.resample import pixel_grid, read_further
 
-POSITION, BANDS, TONES = slice(0, 6), slice(6, 8), slice(8, 11)
-"""Which of the numbers say where the mask lies, where bands land, and how its values are bent."""
-NUMBERS = 11
+POSITION, BANDS, BLUR, TONES = slice(0, 6), slice(6, 8), 8, slice(9, 12)
+"""Which of the numbers say where the mask lies, where bands land, how much less sharp it is, and
+how its values are bent."""
+NUMBERS = 12
+SHARPEST, SOFTEST = -1.0, 9.0
+"""Blur beyond which nothing is told apart any more, in px²."""
 DIFFERENCE = 0.02
 """Step over which derivatives are taken."""
 
@@ -32,8 +36,9 @@ class Place:
 
         m + 2 middle · m (1 − m) + 16 contrast · m (1 − m) (m − ½) + haze · (1 − m)
 
-    of the light, between 0 and 1. Band λ lands δ_λ pixels further along the dispersion than
-    calibrated,
+    of the light, between 0 and 1. Out of focus all that is blurred, by a variance `blur` in px²
+    along both axes; below 0 it was the calibration that was out of focus. Band λ lands δ_λ pixels
+    further along the dispersion than calibrated,
 
         δ_λ = spread · t + bend · (t² − 1/3),        t from −1 where the first band lands to 1 for
                                                      the last.
@@ -45,7 +50,7 @@ class Place:
     """
 
     numbers: tuple[float, ...] = (0.0,) * NUMBERS
-    """Down, right; down by column, down by row; right by column, right by row; spread, bend;
+    """Down, right; down by column, down by row; right by column, right by row; spread, bend; blur;
     middle, contrast, haze.
 
     Those left out at the end are 0."""
@@ -60,8 +65,8 @@ class Place:
         return self.by_band(moved, camera).clamp(0, 1) if any(self.numbers[BANDS]) else moved
 
     def moved(self, mask: Tensor) -> Tensor:
-        """`mask (1, 1|C, H, W)` read at its place, values bent; its edge continues outside."""
-        return self._toned(self._shifted(mask))
+        """`mask (1, 1|C, H, W)` at its place, bent and blurred; its edge continues outside."""
+        return self._blurred(self._toned(self._shifted(mask)))
 
     def _shifted(self, mask: Tensor) -> Tensor:
         if not any(self.numbers[POSITION]):
@@ -83,6 +88,15 @@ class Place:
         bent = 2 * middle + 16 * contrast * (mask - 0.5)
         return (mask + (1 - mask) * (bent * mask + haze)).clamp(0, 1)
 
+    def _blurred(self, mask: Tensor) -> Tensor:
+        variance = min(max(self.numbers[BLUR], SHARPEST), SOFTEST)
+        if not variance:
+            return mask
+        values, kernel = mask.double().cpu().numpy(), _blur_kernel(variance)
+        for axis in (-2, -1):
+            values = convolve1d(values, kernel, axis, mode="nearest")
+        return torch.from_numpy(values).clamp(0, 1).to(mask)
+
     def by_band(self, mask: Tensor, camera: CASSI) -> Tensor:
         """A mask that is in its place, or a strip of it, as every band meets it."""
         if not any(self.numbers[BANDS]):
@@ -101,17 +115,20 @@ class Place:
         return [spread * t + bend * (t * t - 1 / 3) for t in _from_the_middle(camera).tolist()]
 
     def stepped(self, step: Tensor) -> Place:
-        """This place and a step `(11,)` further."""
+        """This place and a step `(12,)` further."""
         return Place(tuple(a + b for a, b in zip(self.numbers, step.tolist(), strict=True)))
 
     def derivatives(self, mask: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """`moved`, and its derivative by each number of the position, and of the tones."""
+        """`moved`, its derivative by each number of the position, and by blur and tones."""
         shifted = self._shifted(mask)
-        here = self._toned(shifted)
+        here = self._blurred(self._toned(shifted))
         down, right = ((self._next(k).moved(mask) - here) / DIFFERENCE for k in (0, 1))
         _, _, u, v = (each.to(mask) for each in _coordinates(mask))
-        tones = [(self._next(k)._toned(shifted) - here) / DIFFERENCE for k in (8, 9, 10)]
-        return here, [down, right, down * u, down * v, right * u, right * v], tones
+        values = []
+        for number in range(BLUR, NUMBERS):
+            further = self._next(number)
+            values.append((further._blurred(further._toned(shifted)) - here) / DIFFERENCE)
+        return here, [down, right, down * u, down * v, right * u, right * v], values
 
     def band_derivatives(self, mask: Tensor, camera: CASSI) -> list[Tensor]:
         """∂ by_band / ∂ spread and ∂ bend, each `(1, C, H, W)`."""
@@ -137,8 +154,16 @@ class Place:
             f"stretched by {100 * right_u / width:+.2f} % across its columns and "
             f"{100 * down_v / height:+.2f} % across its rows, skewed by {skew:+.3f}°, and the "
             f"spectrum is spread over {over + wider:.2f} px instead of {over:g}, bent by "
-            f"{bend:+.2f} px{self._tones_text()}"
+            f"{bend:+.2f} px{self._blur_text()}{self._tones_text()}"
         )
+
+    def _blur_text(self) -> str:
+        """As a standard deviation, which is what people know blur by."""
+        variance = self.numbers[BLUR]
+        if not variance:
+            return ""
+        word = "blurred" if variance > 0 else "sharpened"
+        return f"; it is {word} by {math.sqrt(abs(variance)):.2f} px (standard deviation)"
 
     def _tones_text(self) -> str:
         if not any(self.numbers[TONES]):
@@ -149,6 +174,22 @@ class Place:
             "; cells calibrated as closed, a quarter, half and three quarters open let "
             f"{first}, {second}, {third} and {last} % of the light through"
         )
+
+
+def _blur_kernel(variance: float) -> NDArray[np.float64]:
+    """The discrete Gaussian e^(−v) I_n(v): its variance is v exactly, also where v is small.
+
+    Its spectrum is exp(−v (1 − cos ω)), so that −v undoes what v does.
+    """
+    away = np.arange(-_REACH, _REACH + 1)
+    kernel = ive(np.abs(away), abs(variance))
+    if variance < 0:
+        kernel = kernel * np.where(away % 2, -1.0, 1.0) * math.exp(-2 * variance)
+    return np.asarray(kernel / kernel.sum())
+
+
+_REACH = 14
+"""Pixels to each side, enough for `SOFTEST`."""
 
 
 def _from_the_middle(camera: CASSI) -> NDArray[np.float64]:

@@ -34,6 +34,8 @@ class KnownPlace:
             numbers = tuple(float(number) for number in np.atleast_1d(np.asarray(noted, float)))
         except (TypeError, ValueError):
             numbers = ()
+        if len(numbers) == NUMBERS - 1:
+            raise ConfigError(f"{name} was aligned before blur was looked for: align it again.")
         if not 0 < len(numbers) <= NUMBERS or not all(map(math.isfinite, numbers)):
             raise ConfigError(f"mask_place of {name} is {noted!r}, not a place of a mask.")
         return cls(Place(numbers), str(attrs.get("mask_hash", "")))

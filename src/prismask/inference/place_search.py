@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
-from prismask.inference.displacement import NUMBERS, TONES, Place
+from prismask.inference.displacement import BLUR, NUMBERS, Place
 from prismask.inference.engine import Engine, Progress
 from prismask.optics.camera import CASSI
 
@@ -28,6 +29,10 @@ FEW = 48
 
 Array = NDArray[np.float64]
 
+_COMMON: Array = np.eye(NUMBERS)
+"""What a valley looks like before one knows it."""
+_COMMON[BLUR, BLUR] = 0.3
+
 
 @dataclass(frozen=True)
 class Lowest:
@@ -39,7 +44,7 @@ class Lowest:
     gain: float = 0.0
     """By how much that is lower than where the search began."""
     curvature: Array | None = None
-    """What the search has learned of the valley: the inverse of its second derivatives."""
+    """What is known of the valley, `(12, 12)`: the inverse of its second derivatives."""
 
 
 class _Enough(Exception):
@@ -99,38 +104,42 @@ class Search:
             found[place] = self.left(place)
         return min(found, key=lambda place: found[place])
 
-    def descend(self, start: Lowest, count: int, enough: float, most: int) -> Lowest:
-        """The lowest place that is reached from `start` by changing the first `count` numbers.
+    def descend(self, start: Lowest, free: Sequence[int], enough: float, most: int) -> Lowest:
+        """The lowest place that is reached from `start` by changing the numbers in `free`.
 
         enough: share by which two steps together have to lower the residual for a third.
         most: slopes, each about four times the work of a look.
         """
+        chosen = list(free)
         visited: dict[Place, float] = {}
         course: list[float] = []
-        rest = start.place.numbers[count:]
 
-        def slope(numbers: Array) -> tuple[float, Array]:
+        def slope(values: Array) -> tuple[float, Array]:
             if len(visited) == most:
                 raise _Enough
-            place = Place((*numbers.tolist(), *rest))
+            numbers = np.array(start.place.numbers)
+            numbers[chosen] = values
+            place = Place(tuple(numbers.tolist()))
             level, by_number = self.slope(place)
             if start.curvature is not None and not visited:
                 course.append(level)  # where the valley is known the first step counts
             visited[place] = level
-            return level, by_number[:count]
+            return level, by_number[chosen]
 
         def stop_in_time(intermediate_result: OptimizeResult) -> None:
             course.append(float(intermediate_result.fun))
             if len(course) > 2 and course[-3] - course[-1] < enough:
                 raise StopIteration
 
-        curvature, known = None, _known(start.curvature, count)
+        curvature = _COMMON.copy() if start.curvature is None else start.curvature.copy()
+        known = curvature[np.ix_(chosen, chosen)]
         with contextlib.suppress(_Enough):
             ended = minimize(
-                slope, np.array(start.place.numbers[:count]), jac=True, method="BFGS",
-                callback=stop_in_time, options={"maxiter": most, "hess_inv0": known},
+                slope, np.array(start.place.numbers)[chosen], jac=True, method="BFGS",
+                callback=stop_in_time,
+                options={"maxiter": most, "hess_inv0": (known + known.T) / 2},
             )  # fmt: skip
-            curvature = np.asarray(ended.hess_inv)
+            curvature[np.ix_(chosen, chosen)] = np.asarray(ended.hess_inv)
         place = min(visited, key=lambda one: visited[one])
         gain = next(iter(visited.values())) - visited[place]
         return Lowest(place, visited[place], gain, curvature)
@@ -138,14 +147,14 @@ class Search:
     def slope(self, place: Place) -> tuple[float, Array]:
         """log (‖r‖ / ‖y‖) and its derivative by each of the numbers."""
         energy, by_number = 0.0, np.zeros(NUMBERS)
-        moved, by_position, by_tones = place.derivatives(self.mask)
+        moved, by_position, by_value = place.derivatives(self.mask)
         for seen, piece in zip(self.seen, self.pieces, strict=True):
             strip = self._strip(moved, piece)
-            positions, tones = (
+            positions, values = (
                 [place.by_band(self._strip(change, piece), self.camera) for change in changes]
-                for changes in (by_position, by_tones)
+                for changes in (by_position, by_value)
             )
-            changes = [*positions, *place.band_derivatives(strip, self.camera), *tones]
+            changes = [*positions, *place.band_derivatives(strip, self.camera), *values]
             # One mask for each band, so that each has a slope; the network sees the same.
             planes = place.by_band(strip, self.camera).expand(-1, self.camera.bands, -1, -1)
             here = planes.clone().requires_grad_(True)
@@ -163,18 +172,6 @@ class Search:
 
     def _strip(self, mask: Tensor, piece: slice) -> Tensor:
         return cut(mask, piece, self.camera).to(self.engine.device)
-
-
-def _known(curvature: Array | None, count: int) -> Array:
-    """What is known of the valley along `count` numbers, or what is common."""
-    known = np.eye(NUMBERS)
-    # A tenth of the light is as much as a pixel's whole way.
-    known[TONES, TONES] *= 0.1
-    known = known[:count, :count]
-    if curvature is not None:
-        found = len(curvature)
-        known[:found, :found] = (curvature + curvature.T) / 2
-    return known
 
 
 def pieces_of(size: tuple[int, int], camera: CASSI) -> list[slice]:

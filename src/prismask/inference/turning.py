@@ -59,11 +59,11 @@ class Turn:
 
     def place_back(self, place: Place) -> Place:
         """A place found in turned frames, told in those of the camera."""
-        down, right, down_u, down_v, right_u, right_v, spread, bend, *tones = place.numbers
+        down, right, down_u, down_v, right_u, right_v, spread, bend, *values = place.numbers
         if self.mirrored:  # what went right goes left, and columns count from the other side
             right, right_v, down_u = -right, -right_v, -down_u
             spread, bend = -spread, -bend
         if self.transposed:
             down, right = right, down
             down_u, down_v, right_u, right_v = right_v, right_u, down_v, down_u
-        return Place((down, right, down_u, down_v, right_u, right_v, spread, bend, *tones))
+        return Place((down, right, down_u, down_v, right_u, right_v, spread, bend, *values))

@@ -84,12 +84,12 @@ def test_words_of_optics() -> None:
 def test_derivatives_are_those_of_the_displacement() -> None:
     rows, columns = torch.linspace(0, 3, 40)[:, None], torch.linspace(0, 2, 60)[None]
     mask = (0.5 + 0.3 * torch.sin(rows) * torch.cos(columns))[None, None].double()
-    at = Place((0.3, -0.4, 0.1, 0, 0, 0, 0, 0, 0.1, 0.05, 0.02))
-    here, by_position, by_tones = at.derivatives(mask)
+    at = Place((0.3, -0.4, 0.1, 0, 0, 0, 0, 0, 0.4, 0.1, 0.05, 0.02))
+    here, by_position, by_value = at.derivatives(mask)
     assert torch.equal(here, at.moved(mask))
-    numbers = [*range(6), *range(8, 11)]
-    for number, derivative in zip(numbers, [*by_position, *by_tones], strict=True):
-        step = torch.zeros(11)
+    numbers = [*range(6), *range(8, 12)]
+    for number, derivative in zip(numbers, [*by_position, *by_value], strict=True):
+        step = torch.zeros(12)
         step[number] = 0.05
         there, back = (at.stepped(sign * step).moved(mask) for sign in (1, -1))
         inner = (..., slice(10, -10), slice(10, -10))  # splines feel the edge
@@ -98,19 +98,42 @@ def test_derivatives_are_those_of_the_displacement() -> None:
 
 def test_tones() -> None:
     values = torch.tensor([0.0, 0.25, 0.5, 0.75, 1.0])[None, None, None]
-    brighter = Place((*[0.0] * 8, 0.2)).moved(values)
+    brighter = Place((*[0.0] * 9, 0.2)).moved(values)
     torch.testing.assert_close(brighter[0, 0, 0], torch.tensor([0, 0.325, 0.6, 0.825, 1]))
-    steeper = Place((*[0.0] * 9, 0.1)).moved(values)
+    steeper = Place((*[0.0] * 10, 0.1)).moved(values)
     torch.testing.assert_close(steeper[0, 0, 0], torch.tensor([0, 0.175, 0.5, 0.825, 1]))
-    hazy = Place((*[0.0] * 10, 0.1)).moved(values)
+    hazy = Place((*[0.0] * 11, 0.1)).moved(values)
     torch.testing.assert_close(hazy[0, 0, 0], torch.tensor([0.1, 0.325, 0.55, 0.775, 1]))
     # Beyond what light can do it stops.
-    assert Place((*[0.0] * 10, -0.5)).moved(values).min() == 0
-    text = Place((*[0.0] * 8, 0.2, 0.0, 0.05)).text((80, 100), CAMERA)
+    assert Place((*[0.0] * 11, -0.5)).moved(values).min() == 0
+    text = Place((*[0.0] * 9, 0.2, 0.0, 0.05)).text((80, 100), CAMERA)
     assert text.endswith(
         "cells calibrated as closed, a quarter, half and three quarters open let 5, 36, 62 and "
         "84 % of the light through"
     )
+
+
+@pytest.mark.parametrize("variance", [0.05, 0.5, 2.0, 9.0])
+def test_blur_has_the_variance_it_says(variance: float) -> None:
+    point = torch.zeros(1, 1, 41, 41, dtype=torch.float64)
+    point[..., 20, 20] = 1
+    seen = Place((*[0.0] * 8, variance)).moved(point)[0, 0]
+    away = torch.arange(41) - 20
+    assert float(seen.sum()) == pytest.approx(1, abs=1e-6)
+    for marginal in (seen.sum(0), seen.sum(1)):
+        assert float((marginal * away**2).sum()) == pytest.approx(variance, rel=1e-3)
+
+
+def test_sharpening_undoes_blur() -> None:
+    mask = 0.3 + 0.4 * mask_values().double()
+    blurred = Place((*[0.0] * 8, 0.3)).moved(mask)
+    again = Place((*[0.0] * 8, -0.3)).moved(blurred)
+    inner = (..., slice(15, -15), slice(15, -15))
+    assert torch.allclose(again[inner], mask[inner], atol=1e-6)
+    assert not torch.allclose(blurred[inner], mask[inner], atol=0.05)
+    assert "blurred by 0.55 px" in Place((*[0.0] * 8, 0.3)).text((80, 100), CAMERA)
+    assert "sharpened by 0.55 px" in Place((*[0.0] * 8, -0.3)).text((80, 100), CAMERA)
+    assert "px (standard" not in Place((0.1, 0.2)).text((80, 100), CAMERA)
 
 
 @pytest.mark.parametrize("axis", ["width", "height"])
@@ -142,7 +165,7 @@ def test_band_derivatives_are_those_of_the_displacement() -> None:
     camera = CASSI.from_step(5)
     at = Place((0, 0, 0, 0, 0, 0, 0.2, -0.1))
     for number, derivative in enumerate(at.band_derivatives(mask, camera)):
-        step = torch.zeros(11)
+        step = torch.zeros(12)
         step[6 + number] = 0.05
         there, back = (at.stepped(sign * step).by_band(mask, camera) for sign in (1, -1))
         inner = (..., slice(2, -2))
@@ -198,8 +221,8 @@ def test_a_mask_in_its_place_stays_there(engine: Engine, scene: Cube) -> None:
     found = align_mask(
         engine, signal, nominal, CAMERA, 0.002, lambda done, most, _: told.append((done, most))
     )
-    down, right, *_, spread, _ = found.place.numbers
-    assert max(abs(down), abs(right), abs(spread)) < 0.1
+    down, right, *_, spread, _, blur = found.place.numbers[:9]
+    assert max(abs(down), abs(right), abs(spread), abs(blur)) < 0.1
     # Wherever the search ended, it gains too little there for the mask to be moved at all.
     assert found.found == Place()
     assert told[0] == (1, alignment.RUNS)
@@ -225,20 +248,31 @@ def test_a_spectrum_spread_further_is_found(engine: Engine, scene: Cube) -> None
 
 
 @pytest.mark.slow
+def test_a_mask_out_of_focus_is_found(engine: Engine, scene: Cube) -> None:
+    truth, nominal = torch.tensor(scene.values)[None], mask_values()
+    true = Place((0.3, -0.4, 0, 0, 0, 0, 0, 0, 0.5))
+    signal = CAMERA.forward(truth, true.read(nominal, CAMERA))[0]
+    found = align_mask(engine, signal, nominal, CAMERA, 0.002)
+    assert found.found.numbers[8] == pytest.approx(0.5, abs=0.2)
+    assert found.found.numbers[9:] == (0, 0, 0)
+    assert found.after < 0.6 * found.before
+
+
+@pytest.mark.slow
 def test_a_curve_of_the_mask_s_values_is_found(engine: Engine, scene: Cube) -> None:
     truth, nominal = torch.tensor(scene.values)[None], mask_values()
-    true = Place((0.3, -0.4, 0, 0, 0, 0, 0, 0, 0.3, 0.1, 0.03))
+    true = Place((0.3, -0.4, 0, 0, 0, 0, 0, 0, 0, 0.3, 0.1, 0.03))
     signal = CAMERA.forward(truth, true.read(nominal, CAMERA))[0]
     found = align_mask(engine, signal, nominal, CAMERA, 0.002)
     half_open = torch.full((1, 1, 1, 1), 0.5)
-    let_through = Place((0,) * 8 + found.found.numbers[8:]).moved(half_open)
+    let_through = Place((0,) * 9 + found.found.numbers[9:]).moved(half_open)
     assert float(let_through) == pytest.approx(float(true.moved(half_open)), abs=0.08)
 
     def error(place: Place) -> float:
         cube = engine.run(signal, place.read(nominal, CAMERA), CAMERA, noise_std=0.002).values[None]
         return float((place.straightened(cube, CAMERA) - truth).square().mean())
 
-    unbent = Place(found.found.numbers[:8])
+    unbent = Place(found.found.numbers[:9])
     assert error(found.found) < 0.7 * error(unbent) < error(Place())
 
 
@@ -296,10 +330,10 @@ def test_the_slope_is_that_of_what_is_left(weights: str, scene: Cube) -> None:
     truth = torch.tensor(scene.values)[None]
     signal = CAMERA.forward(truth, BESIDE.moved(mask_values()))[0]
     search = searching(engine, signal)
-    at = np.array([0.3, -0.5, 0.05, 0.0, 0.1, 0.0, 0.2, -0.1, 0.1, -0.05, 0.03])
+    at = np.array([0.3, -0.5, 0.05, 0.0, 0.1, 0.0, 0.2, -0.1, 0.3, 0.1, -0.05, 0.03])
     value, slope = search.slope(Place(tuple(at)))
     assert value == pytest.approx(math.log(search.left(Place(tuple(at)))), abs=1e-4)
-    for number, unit in enumerate(0.002 * np.eye(11)):
+    for number, unit in enumerate(0.002 * np.eye(12)):
         there, back = (search.left(Place(tuple(at + sign * unit))) for sign in (1, -1))
         by_differences = (math.log(there) - math.log(back)) / 0.004
         assert slope[number] == pytest.approx(by_differences, abs=0.05 * np.abs(slope).max())
@@ -309,13 +343,14 @@ def test_the_search_ends_where_it_has_asked_often_enough(engine: Engine, scene: 
     signal = CAMERA.forward(torch.tensor(scene.values)[None], BESIDE.moved(mask_values()))[0]
     search = searching(engine, signal)
     start = Lowest(Place((0.7, -0.7)))
-    found = search.descend(start, 8, 0.0, most=4)
+    found = search.descend(start, range(8), 0.0, most=4)
     assert search.told.runs == 4 * 4
     before, after = search.left(start.place), search.left(found.place)
     assert after < before
     assert found.gain == pytest.approx(math.log(before / after), abs=0.01)
-    assert found.place.numbers[8:] == (0, 0, 0)
-    assert found.curvature is None
+    assert found.place.numbers[8:] == (0, 0, 0, 0)
+    assert found.curvature is not None
+    assert np.array_equal(found.curvature, found.curvature.T)
 
 
 def test_large_frames_are_looked_at_in_strips_along_the_dispersion() -> None:

@@ -21,7 +21,7 @@ from prismask.scenes.records import Cube, Mask, Measurement
 
 CAMERA = CASSI.from_step()
 SIZE = (24, 40)
-BESIDE = Place((0.4, -0.6, 0.1, 0, 0, 0, 0.5, 0.2, 0.2, 0.05, 0.02))
+BESIDE = Place((0.4, -0.6, 0.1, 0, 0, 0, 0.5, 0.2, 0.3, 0.2, 0.05, 0.02))
 MASK = Mask(fabricate_mask(SIZE, seeded(3)).numpy())
 
 
@@ -54,7 +54,7 @@ def test_the_mask_is_read_there_and_the_bands_go_back() -> None:
 
 
 def test_a_mask_that_was_found_in_its_place_stays_there() -> None:
-    found = solve(MASK, place=earlier(mask_place=[0.0] * 11))
+    found = solve(MASK, place=earlier(mask_place=[0.0] * 12))
     np.testing.assert_array_equal(found.values, solve(MASK).values)
     assert any("where it was calibrated, as was found" in line for line in found.attrs["findings"])
 
@@ -65,7 +65,12 @@ def test_places_of_before_had_fewer_numbers() -> None:
     known.check(MASK)  # nothing is said about its mask
 
 
-@pytest.mark.parametrize("noted", ["left", [], [0.1] * 12, [np.nan], [[0.1], [0.2, 0.3]]])
+def test_places_of_before_knew_no_blur() -> None:
+    with pytest.raises(ConfigError, match="before blur was looked for: align it again"):
+        KnownPlace.from_attrs({"mask_place": [0.1] * 11}, "cube.nc")
+
+
+@pytest.mark.parametrize("noted", ["left", [], [0.1] * 13, [np.nan], [[0.1], [0.2, 0.3]]])
 def test_what_is_no_place(noted: Any) -> None:
     with pytest.raises(ConfigError, match=r"mask_place of cube\.nc is .* not a place"):
         KnownPlace.from_attrs({"mask_place": noted}, "cube.nc")

@@ -136,7 +136,7 @@ def test_a_network_does_not_notice(step: float, axis: Axis, network: Reconstruct
 def test_a_mask_is_found_in_the_camera_s_frame(
     network: Reconstructor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Place((0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1))
+    place = Place((0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2))
     monkeypatch.setattr(methods, "align_mask", lambda *given: Alignment(place, 1.0, 0.1))
     camera = CASSI.from_step(BANDS, -2.0, "height")
     mask = fabricate_mask((24, 24), seeded(3))[None, None]
@@ -145,5 +145,5 @@ def test_a_mask_is_found_in_the_camera_s_frame(
     found = method.align(Snapshot(signal, mask, camera, 0.01, 1.0))
     assert found == replace(found, place=Turn(True, True).place_back(place))
     assert found.place.numbers == pytest.approx(
-        (-0.2, 0.1, -0.6, 0.5, 0.4, -0.3, -0.7, -0.8, 0.9, 1.0, 1.1)
+        (-0.2, 0.1, -0.6, 0.5, 0.4, -0.3, -0.7, -0.8, 0.9, 1.0, 1.1, 1.2)
     )
