@@ -62,6 +62,8 @@ CAMERAS = {
     "28 bands, 2.4 px": CASSI.from_step(28, 2.4),
     "28 bands, 2.6 px": CASSI.from_step(28, 2.6),
     "28 bands, 3 px": CASSI.from_step(28, 3.0),
+    "28 bands, 4 px": CASSI.from_step(28, 4.0),
+    "28 bands, 5 px": CASSI.from_step(28, 5.0),
 }
 
 

@@ -101,7 +101,7 @@ def align_mask(
 
     pieces = pieces_of(size, camera)
     part = whole = search(pieces)
-    if sum(piece.stop - piece.start for piece in pieces) >= 4 * FEW:
+    if sum(piece.stop - piece.start for piece in pieces) >= 6 * FEW:
         part = search(bright_pieces(signal, camera))
 
     def descend(start: Lowest, free: Sequence[int], enough: float, least: float) -> Lowest:

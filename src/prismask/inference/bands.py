@@ -10,10 +10,11 @@ own units. The result is interpolated back to where the camera's bands lie; one 
 pixels to itself than its neighbours holds more of the light. Re-projecting those bands explains
 the snapshot again.
 
-What this cannot do is teach the network another dispersion: windows that were 2 px apart in
-training and are now 1.7 px apart overlap differently. Small differences cost little; `strangeness`
-says how large they are, and beyond `LIMIT` a solver is the better choice. So it is for a camera
-with few bands far apart, whose steps in the snapshot no smooth spectrum makes.
+What this cannot do is teach the network another dispersion. Where its bands would lie further apart
+than in training, frames are read with larger pixels (`stretch`). Where they lie closer, windows
+that were 2 px apart overlap more: small differences cost little; `strangeness` says how large they
+are, and beyond `LIMIT` a solver is the better choice. So it is for a camera with few bands far
+apart, whose steps in the snapshot no smooth spectrum makes.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ LIMIT = 1.6
 """Ratio of pixels a band, to training, beyond which a network is not taken by default."""
 NOTICEABLE = 1.2
 """Ratio from which the result is accompanied by a remark."""
+WIDER = 1.04
+"""Ratio of the virtual camera's pixels a band, to training, from which frames are stretched."""
+COARSEST = 0.4
+"""Least factor by which they are; beyond it too much detail is lost."""
 UNEVEN = 0.02
 """Share of the extent by which bands may lie beside those of the training and still be shown."""
 
@@ -77,13 +82,24 @@ class BandAdapter:
         return "single" if self.trained is None else self.trained.design
 
     @property
+    def stretch(self) -> float:
+        """The factor on frames along the dispersion that brings wide steps back to the training's.
+
+        See `inference.stretching`; 1 where bands lie as close, or closer.
+        """
+        if not self.trained_step or self.shown.bands < 2:
+            return 1.0
+        wider = abs(_step(self.shown) / self.trained_step)
+        return max(1 / wider, COARSEST) if wider > WIDER else 1.0
+
+    @property
     def strangeness(self) -> float:
         """Pixels a band over those of the training, or the inverse, at least 1."""
         if not self.trained_step or self.shown.bands < 2:
             return 1.0
-        trained = abs(self.trained_step)
+        unit = abs(self.trained_step) / self.stretch
         shown, own = abs(_step(self.shown)), abs(_step(self.camera))
-        return float("inf") if shown == 0 else max(shown / trained, own / trained, trained / shown)
+        return float("inf") if shown == 0 else max(shown / unit, own / unit, unit / shown)
 
     @property
     def is_within_reach(self) -> bool:

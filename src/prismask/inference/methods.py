@@ -19,6 +19,7 @@ from prismask.inference.engine import Engine, Estimate
 from prismask.inference.intervals import Interval, cube_features
 from prismask.inference.learned import Learned, learn
 from prismask.inference.settings import Settings
+from prismask.inference.stretching import Stretch
 from prismask.inference.turning import Turn
 from prismask.models.trained import trained_camera
 from prismask.models.ways import ways_of
@@ -134,6 +135,7 @@ class View:
 
     adapter: BandAdapter
     turn: Turn
+    stretch: Stretch
     gain: float
     """From the snapshot's brightness to the network's."""
     signal: Tensor
@@ -146,10 +148,29 @@ class View:
     @property
     def camera(self) -> CASSI:
         """The camera as the network sees it."""
-        return self.turn.camera(self.adapter.shown)
+        return self.stretch.shown
 
     def back(self, values: Tensor) -> Array:
-        """What the network says `(C′, H, W)`, in the bands, units and frame of the snapshot."""
+        """What the network says `(C′, H, W′)`, in the bands, units and frame of the snapshot."""
+        return self._in_bands(self.stretch.back(values))
+
+    def interval(self, estimate: Estimate) -> tuple[Array | None, Array | None, Array | None]:
+        """The standard deviation and both ends of an estimate, likewise."""
+        ends = [estimate.std, estimate.lower, estimate.upper]
+        if not self.stretch.is_needed:
+            std, lower, upper = (None if end is None else self.back(end) for end in ends)
+            return std, lower, upper
+        # Read back as distances: a curve of its own could put an end on the wrong side.
+        values = self.back(estimate.values)
+        away = [end if k == 0 or end is None else (end - estimate.values).abs()
+                for k, end in enumerate(ends)]  # fmt: skip
+        std, below, above = (
+            None if end is None else self._in_bands(self.stretch.back_distance(end)) for end in away
+        )
+        lower = None if below is None else np.maximum(values - below, np.minimum(values, 0))
+        return std, lower, None if above is None else values + above
+
+    def _in_bands(self, values: Tensor) -> Array:
         return self.adapter.back(self.turn.back(values).numpy()) / np.float32(self.gain)
 
 
@@ -203,14 +224,12 @@ class NetworkMethod:
         gain = network_gain(snapshot.brightness, typical)
         factor = gain * adapter.gain
         turn = Turn.towards(snapshot.camera, adapter.trained_step)
-        return View(
-            adapter,
-            turn,
-            gain,
-            turn.there(snapshot.signal * factor),
-            turn.there(adapter.mask(snapshot.mask)),
-            snapshot.noise_std * factor,
-        )
+        signal, mask = turn.there(snapshot.signal), turn.there(adapter.mask(snapshot.mask))
+        camera = turn.camera(adapter.shown)
+        columns = camera.scene_size((signal.shape[-2], signal.shape[-1]))[1]
+        stretch = Stretch.by(adapter.stretch, camera, columns)
+        signal, noise = stretch.signal(signal * factor, snapshot.noise_std * factor)
+        return View(adapter, turn, stretch, gain, signal, stretch.mask(mask), noise)
 
     def align(self, snapshot: Snapshot, progress: Progress | None = None) -> Alignment:
         """Where the snapshot says that its mask lies."""
@@ -218,7 +237,8 @@ class NetworkMethod:
         found = align_mask(
             self.engine, seen.signal, seen.mask, seen.camera, seen.noise_std, progress
         )
-        return replace(found, place=seen.turn.place_back(found.place))
+        place = seen.turn.place_back(seen.stretch.place_back(found.place))
+        return replace(found, place=place)
 
     def run(self, snapshot: Snapshot, settings: Settings, progress: Progress | None) -> Outcome:
         """One pass, or one for each sampled mask; the result is in the snapshot's units again."""
@@ -244,12 +264,7 @@ class NetworkMethod:
             estimate = with_interval(
                 estimate, interval, settings.level, seen.signal, seen.mask, seen.camera
             )
-        parts = [
-            None if part is None else seen.back(part)
-            for part in (estimate.values, estimate.std, estimate.lower, estimate.upper)
-        ]
-        values, std, lower, upper = parts
-        assert values is not None
+        values, (std, lower, upper) = seen.back(estimate.values), seen.interval(estimate)
         attrs = self._attrs(settings, seen, estimate, interval)
         attrs |= learned.attrs
         findings = (*_scale_findings(seen.gain), *_band_findings(seen.adapter), *learned.findings)
@@ -282,6 +297,8 @@ class NetworkMethod:
             attrs["asked"] = "both ways round, the mean is given"
         if seen.turn.text:
             attrs["frame_for_network"] = seen.turn.text
+        if seen.stretch.is_needed:
+            attrs["frame_stretch"] = seen.stretch.factor
         if seen.adapter.is_needed:
             attrs["bands_from"] = f"{self.engine.bands} bands of the network, interpolated"
         if settings.samples:
@@ -335,6 +352,13 @@ def _band_findings(adapter: BandAdapter) -> list[Finding]:
         text = (
             f"{differs}: the network sees a virtual camera over the same pixels, and its bands "
             "are interpolated back."
+        )
+        found.append(Finding("note", text))
+    if adapter.stretch < 1:
+        text = (
+            f"the network reads the frame with pixels {1 / adapter.stretch:.2f} times as long "
+            "along the dispersion, so that bands lie as close as it has learned: finer detail is "
+            "lost that way round."
         )
         found.append(Finding("note", text))
     if adapter.strangeness > NOTICEABLE:

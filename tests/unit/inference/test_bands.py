@@ -118,7 +118,8 @@ def test_planes_of_the_mask_follow_the_bands() -> None:
     ("step", "bands", "strange"),
     [
         (2.0, 28, 1.0),
-        (3.0, 28, 1.5),
+        (3.0, 28, 1.0),  # wide steps are stretched away
+        (10.0, 28, 2.0),  # up to a limit
         (1.0, 28, 2.0),
         (-2.0, 28, 1.0),
         (2.0, 24, 54 / 46),
@@ -131,6 +132,15 @@ def test_strangeness(step: float, bands: int, strange: float) -> None:
     adapter = BandAdapter.between(CASSI.from_step(bands, step), 28, CASSI.from_step(28))
     assert adapter.strangeness == pytest.approx(strange)
     assert BandAdapter.between(CASSI.from_step(bands, step), 28).strangeness == 1
+
+
+@pytest.mark.parametrize(
+    ("step", "bands", "factor"), [(2.0, 28, 1), (1.5, 28, 1), (3.0, 28, 2 / 3), (-3.0, 28, 2 / 3)]
+)
+def test_wide_steps_are_stretched(step: float, bands: int, factor: float) -> None:
+    adapter = BandAdapter.between(CASSI.from_step(bands, step), 28, CASSI.from_step(28))
+    assert adapter.stretch == pytest.approx(factor)
+    assert BandAdapter.between(CASSI.from_step(bands, step), 28).stretch == 1
 
 
 def test_orientation_and_design_are_kept() -> None:
