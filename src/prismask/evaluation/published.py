@@ -231,6 +231,8 @@ BACKBONES: MappingProxyType[str, tuple[Number, Number]] = MappingProxyType(
     }
 )
 """Many-to-many averages of other backbones: PSNR paper [dB] and SSIM."""
+OTHER_BACKBONES = MappingProxyType({"spectral-vit": "Spectral ViT", "swinir": "SwinIR"})
+"""What the paper calls those of our backbones that it has in `BACKBONES` beside SRN."""
 
 SPECTRAL_CORRELATIONS: MappingProxyType[str, tuple[float, ...]] = MappingProxyType(
     {
@@ -250,11 +252,31 @@ FIXED_VARIANCE = "fixed variance reaches at most 32 dB, best at 0.005; self-tune
 """Many-to-many, PSNR paper; the paper shows the curve as a figure without numbers."""
 
 
-def row_of(name: str, posterior_kind: str | None) -> str | None:
+def row_of(name: str, posterior_kind: str | None, backbone: str) -> str | None:
     """The paper's row that a model of ours belongs beside, from its record.
 
-    name: what the training configuration was called; posterior_kind: gst, conv, fixed or none.
+    The paper ablated SRN alone; of two other backbones it prints one number with GST and one
+    without. name: what the training configuration was called; posterior_kind: gst, conv, fixed or
+    none; backbone: a name of `models.registry`.
     """
-    if re.search(r"without-bilevel|w/o bi-?opt|joint", name, re.IGNORECASE):
-        return "w/o Bi-Opt"
-    return {"none": "w/o GST", "conv": "w/o GCN", "gst": "full"}.get(posterior_kind or "")
+    kind = posterior_kind or ""
+    joint = re.search(r"without-bilevel|w/o bi-?opt|joint", name, re.IGNORECASE) is not None
+    if backbone == "srn":
+        rows = {"none": "w/o GST", "conv": "w/o GCN", "gst": "full"}
+        return "w/o Bi-Opt" if joint else rows.get(kind)
+    title = OTHER_BACKBONES.get(backbone)
+    if title is None or joint:
+        return None
+    return {"none": title, "gst": f"{title} + GST"}.get(kind)
+
+
+def row_number(row: str | None, protocol: str, metric: str) -> Number | None:
+    """The average of a row of `row_of`; None where the paper has none."""
+    if metric not in (PSNR, SSIM) or row is None:
+        return None
+    if row in ABLATION:
+        found = ABLATION[row]
+        return (found.psnr if metric == PSNR else found.ssim).get(protocol)
+    if row in BACKBONES and protocol == "many-to-many":
+        return BACKBONES[row][0 if metric == PSNR else 1]
+    return None

@@ -7,12 +7,12 @@ from typing import Any
 
 from prismask.evaluation.markdown import metric_title
 from prismask.evaluation.published import (
-    ABLATION,
     COSTS,
     FIXED_VARIANCE,
     PSNR,
     SCENES,
     SSIM,
+    row_number,
     row_of,
 )
 from prismask.evaluation.report_blocks import Block, Section, Table, Text
@@ -67,11 +67,14 @@ def _ablation(source: Source, table: ScoreTable) -> list[Block]:
     rows = []
     for label, posterior in networks.items():
         facts = source.record["models"][label]["record"]
-        paper = row_of(f"{facts.get('name', '')} {label}", posterior["kind"])
+        named = f"{facts.get('name', '')} {label}"
+        paper = row_of(named, posterior["kind"], facts.get("backbone", ""))
         row = [label, KIND_TEXTS.get(posterior["kind"], posterior["kind"])]
         row += [table.text(label, group, metric) for group in groups for metric in metrics]
         if compare:
-            row += [paper or "–", *_paper_cells(paper, source.record["protocol"], metrics)]
+            protocol = source.record["protocol"]
+            numbers = (number_text(m, row_number(paper, protocol, m)) for m in metrics)
+            row += [paper or "–", *numbers]
         rows.append(row)
     titles = [metric_title(m) for m in metrics]
     over = [("", 1), *((source.group_title(g), len(metrics)) for g in groups)]
@@ -82,15 +85,6 @@ def _ablation(source: Source, table: ScoreTable) -> list[Block]:
     note = "" if compare else "The paper's ablation is for the ten KAIST scenes; these are others."
     return [Table(f"Ablation, {name}: average over scenes, mean ± std over masks.", header, rows,
                   over, note)]  # fmt: skip
-
-
-def _paper_cells(row: str | None, protocol: str, metrics: Sequence[str]) -> list[str]:
-    found = ABLATION.get(row or "")
-    cells = []
-    for metric in metrics:
-        numbers = {} if found is None else found.psnr if metric == PSNR else found.ssim
-        cells.append(number_text(metric, numbers.get(protocol)))
-    return cells
 
 
 def _variance(source: Source, table: ScoreTable) -> list[Block]:

@@ -10,6 +10,7 @@ from prismask.evaluation.published import (
     BACKBONES,
     COSTS,
     ODD_AVERAGES,
+    OTHER_BACKBONES,
     OURS,
     PSNR,
     SCENES,
@@ -17,8 +18,10 @@ from prismask.evaluation.published import (
     SPECTRAL_CORRELATION_AVERAGES,
     SPECTRAL_CORRELATIONS,
     SSIM,
+    row_number,
     row_of,
 )
+from prismask.models.registry import list_models
 
 ALL = [
     (protocol, method, metric)
@@ -71,9 +74,33 @@ def test_tables_agree_with_each_other() -> None:
 
 
 def test_which_row_a_model_belongs_beside() -> None:
-    assert row_of("many-to-many", "gst") == "full"
-    assert row_of("without-gst", "none") == "w/o GST"
-    assert row_of("without-gcn", "conv") == "w/o GCN"
-    assert row_of("without-bilevel", "gst") == "w/o Bi-Opt"
-    assert row_of("fixed-variance", "fixed") is None
-    assert row_of("solver", None) is None
+    assert row_of("many-to-many", "gst", "srn") == "full"
+    assert row_of("without-gst", "none", "srn") == "w/o GST"
+    assert row_of("without-gcn", "conv", "srn") == "w/o GCN"
+    assert row_of("without-bilevel", "gst", "srn") == "w/o Bi-Opt"
+    assert row_of("fixed-variance", "fixed", "srn") is None
+    assert row_of("solver", None, "") is None
+
+
+def test_other_backbones_stand_beside_their_own_rows() -> None:
+    assert row_of("swinir", "none", "swinir") == "SwinIR"
+    assert row_of("swinir-gst", "gst", "swinir") == "SwinIR + GST"
+    assert row_of("spectral-vit-gst", "gst", "spectral-vit") == "Spectral ViT + GST"
+    for kind in ("conv", "fixed"):
+        assert row_of("swinir", kind, "swinir") is None
+    assert row_of("joint", "gst", "swinir") is None
+    for backbone in ("srn-looks", "tsa-net", "gsm"):
+        assert row_of(backbone, "gst", backbone) is None
+    assert set(OTHER_BACKBONES) < set(list_models())
+    titles = ("SRN", *OTHER_BACKBONES.values())
+    assert {f"{title}{gst}" for title in titles for gst in ("", " + GST")} == set(BACKBONES)
+
+
+def test_numbers_of_rows() -> None:
+    found = row_number("SwinIR + GST", "many-to-many", PSNR)
+    assert found == BACKBONES["SwinIR + GST"][0]
+    assert row_number("Spectral ViT", "many-to-many", SSIM) == BACKBONES["Spectral ViT"][1]
+    assert row_number("SwinIR", "one-to-one", PSNR) is None, "the paper has many-to-many alone"
+    assert row_number("w/o GCN", "one-to-one", PSNR) == ABLATION["w/o GCN"].psnr["one-to-one"]
+    assert row_number("full", "many-to-many", "sam") is None
+    assert row_number(None, "many-to-many", PSNR) is None

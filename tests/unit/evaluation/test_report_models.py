@@ -1,0 +1,61 @@
+"""The tables about the models: whose numbers stand beside whom."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from prismask.evaluation.published import PSNR, SCENES
+from prismask.evaluation.report_blocks import Table
+from prismask.evaluation.report_models import model_sections
+from prismask.evaluation.report_sources import Source, Sources
+from prismask.evaluation.summaries import AVERAGE
+from prismask.evaluation.tables import write_table
+
+COLUMNS = ("model", "group", "scene", "metric", "trials", "failed", "mean", "std", "standard_error")
+
+
+def evaluation(folder: Path, models: dict[str, tuple[str, str]]) -> Source:
+    """A finished evaluation of `{label: (backbone, kind of posterior)}` on the ten scenes."""
+    rows = [
+        (label, "g", scene, PSNR, 2, 0, 30.0, 0.1, 0.07)
+        for label in models
+        for scene in (*SCENES, AVERAGE)
+    ]
+    write_table(folder / "summary.csv", COLUMNS, rows)
+    facts = {
+        label: {"record": {"name": label, "backbone": backbone, "posterior": {"kind": kind}}}
+        for label, (backbone, kind) in models.items()
+    }
+    record = {"protocol": "many-to-many", "groups": {"g": {}}, "models": facts}
+    return Source("here", folder, record)
+
+
+def table(found: Sources, caption: str) -> Table:
+    blocks = [block for section in model_sections(found) for block in section.blocks]
+    return next(b for b in blocks if isinstance(b, Table) and b.caption.startswith(caption))
+
+
+def by_model(rows: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+    return {row[0]: list(row[1:]) for row in rows}
+
+
+def test_every_backbone_stands_beside_its_own_numbers(tmp_path: Path) -> None:
+    models = {
+        "srn": ("srn", "none"),
+        "srn-gst": ("srn", "gst"),
+        "swinir": ("swinir", "none"),
+        "swinir-gst": ("swinir", "gst"),
+        "vit-gst": ("spectral-vit", "gst"),
+        "looks-gst": ("srn-looks", "gst"),
+    }
+    rows = by_model(table(Sources(evaluations=[evaluation(tmp_path, models)]), "Ablation").rows)
+    beside = {label: cells[-2:] for label, cells in rows.items()}
+    assert beside == {
+        "srn": ["w/o GST", "32.24 ± 0.10"],
+        "srn-gst": ["full", "33.02 ± 0.01"],
+        "swinir": ["SwinIR", "33.49 ± 0.10"],
+        "swinir-gst": ["SwinIR + GST", "34.15 ± 0.01"],
+        "vit-gst": ["Spectral ViT + GST", "32.15 ± 0.01"],
+        "looks-gst": ["–", "–"],
+    }
