@@ -176,6 +176,11 @@ def build_contender(entry: Entry, bands: int, seed: int) -> Contender:
     return Contender(entry.label, entry.kind, model, identity, entry.record, adapt)
 
 
+def weights_of(identity: str) -> str:
+    """The hash of the weights alone in a network's identity, however it is asked."""
+    return identity.partition(", ")[0]
+
+
 def _identity_of(model: Any) -> str:
     """A name for something that can be called, and a hash of all it holds where there is one."""
     name = str(getattr(model, "__qualname__", type(model).__name__))

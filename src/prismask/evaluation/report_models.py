@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from prismask.evaluation.contenders import weights_of
 from prismask.evaluation.markdown import metric_title
 from prismask.evaluation.published import (
     COSTS,
@@ -121,7 +122,7 @@ def _complexity(found: Sources) -> list[Block]:
                     source.record.get("device_name", "?"),
                     _scaled(cost.get("parameters"), 1e6, 3),
                     _scaled(cost.get("multiply_adds"), 1e9, 2),
-                    _training_text(found.analyses, label),
+                    _training_text(found.analyses, source.record["models"].get(label, {})),
                     _number(cost.get("seconds_per_sample")),
                     _scaled(cost.get("peak_memory_bytes"), 2**30, 2),
                 ]
@@ -145,12 +146,16 @@ def _complexity(found: Sources) -> list[Block]:
     return [Table("Complexity: size, work and time of one snapshot.", header, rows, note=note)]
 
 
-def _training_text(analyses: Sequence[Source], label: str) -> str:
+def _training_text(analyses: Sequence[Source], model: Mapping[str, Any]) -> str:
+    """How long a model was trained, from an analysis of the same weights.
+
+    Labels do not tell: two runs may give one label to different networks."""
+    weights = weights_of(model.get("identity", ""))
     for source in analyses:
-        facts = source.record["models"].get(label, {})
-        seconds = facts.get("training_seconds")
-        if seconds:
-            return f"{seconds / 60:.0f} min, {facts.get('training_device') or '?'}"
+        for facts in source.record["models"].values():
+            seconds = facts.get("training_seconds")
+            if seconds and weights and weights_of(facts.get("identity", "")) == weights:
+                return f"{seconds / 60:.0f} min, {facts.get('training_device') or '?'}"
     return "–"
 
 

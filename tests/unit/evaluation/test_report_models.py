@@ -59,3 +59,20 @@ def test_every_backbone_stands_beside_its_own_numbers(tmp_path: Path) -> None:
         "vit-gst": ["Spectral ViT + GST", "32.15 ± 0.01"],
         "looks-gst": ["–", "–"],
     }
+
+
+def test_training_time_is_that_of_the_same_weights(tmp_path: Path) -> None:
+    source = evaluation(tmp_path, {"mine": ("srn", "gst"), "asked twice": ("srn", "none")})
+    source.record["models"]["mine"]["identity"] = "aaaa"
+    source.record["models"]["asked twice"]["identity"] = "bbbb, asked 2 ways"
+    source.record["costs"] = {"mine": {}, "asked twice": {}}
+    facts = {"training_device": "one machine"}
+    models = {
+        "mine": {**facts, "identity": "cccc", "training_seconds": 600.0},
+        "other": {**facts, "identity": "bbbb", "training_seconds": 720.0},
+    }
+    analysis = Source("analysis", tmp_path, {"models": models})
+    found = Sources(evaluations=[source], analyses=[analysis])
+    rows = by_model(table(found, "Complexity").rows)
+    assert rows["mine"][3] == "–", "another network has this label in the analysis"
+    assert rows["asked twice"][3] == "12 min, one machine"
