@@ -333,6 +333,23 @@ def test_a_damaged_part_does_not_hide_the_others(results: Path, tmp_path: Path) 
         write_report(tmp_path / "other")
 
 
+@pytest.mark.parametrize("table", ["summary.csv", "paired.csv", "scores.csv"])
+def test_a_table_cut_short_does_not_stop_the_report(
+    results: Path, tmp_path: Path, table: str
+) -> None:
+    shutil.copytree(results / "many-to-many", tmp_path / "many-to-many")
+    shutil.copytree(results / "stress", tmp_path / "stress")
+    path = tmp_path / "many-to-many" / table
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    found = find_sources(tmp_path)
+    assert [source.name for source in found.stresses] == ["stress"]
+    assert found.evaluations == []
+    (problem,) = found.problems
+    assert f"many-to-many/{table}" in problem
+    assert "--resume" in problem
+
+
 @pytest.mark.slow
 def test_commands(
     results: Path, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

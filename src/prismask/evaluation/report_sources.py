@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,8 @@ from prismask.evaluation.tables import read_table
 DEEPEST = 4
 """Folders below the given one that are looked into."""
 METRICS = "metrics.jsonl"
+TABLES = ("summary.csv", "paired.csv", "scores.csv")
+"""Tables of an evaluation or a stress test that a report reads."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,13 @@ class Source:
         """All rows of a small table; empty where it was not written."""
         path = self.folder / table
         return list(read_table(path)) if path.is_file() else []
+
+    def check_tables(self) -> None:
+        """Raise `FormatError` unless every table here can be read to its end."""
+        for table in TABLES:
+            path = self.folder / table
+            if path.is_file():
+                deque(read_table(path), maxlen=0)  # row by row: the long table may be large
 
     @property
     def is_finished(self) -> bool:
@@ -90,6 +100,7 @@ def find_sources(folder: str | Path) -> Sources:
 def _look(place: Path, name: str, files: set[str], found: Sources) -> None:
     if RECORD in files and f'"{FORMAT}"' in (place / RECORD).read_text(encoding="utf-8"):
         source = Source(name, place, read_run(place))
+        source.check_tables()
         kind = found.stresses if source.record.get("kind") == "stress" else found.evaluations
         kind.append(source)
     if store.RECORD in files:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import csv
 import logging
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ _NUMBERS: dict[str, Any] = {
     "trial": int, "trials": int, "failed": int, "value": float, "seconds": float, "size": float,
     "mean": float, "std": float, "standard_error": float, "low": float, "high": float,
 }  # fmt: skip
+AGAIN = "Give the run's command again with `--resume`: it writes its tables anew."
 
 Row = tuple[Any, ...]
 
@@ -118,9 +120,26 @@ def read_table(path: str | Path) -> Iterator[dict[str, Any]]:
             f"{path} is missing. Was the run finished? `--resume` completes it and writes its "
             "tables."
         )
+    _check_end(path)
     with path.open(newline="", encoding="utf-8") as file:
-        for number, row in enumerate(csv.DictReader(file), start=2):
-            try:
-                yield {name: _NUMBERS.get(name, str)(value) for name, value in row.items()}
-            except (TypeError, ValueError) as error:
-                raise FormatError(f"{path}, line {number}: {error}.") from error
+        lines = csv.DictReader(file)
+        try:
+            for row in lines:
+                yield _typed(row)
+        except (TypeError, ValueError, csv.Error) as error:
+            raise FormatError(f"{path}, line {lines.line_num}: {error}. {AGAIN}") from error
+
+
+def _check_end(path: Path) -> None:
+    """Raise where the last line has no end: half a number would still be one."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - 1, 0))
+        if file.read() != b"\n":
+            raise FormatError(f"{path} is cut short: its last line has no end. {AGAIN}")
+
+
+def _typed(row: dict[str, Any]) -> dict[str, Any]:
+    if None in row or None in row.values():
+        raise ValueError("it has more or fewer fields than the first line names")
+    return {name: _NUMBERS.get(name, str)(value) for name, value in row.items()}
