@@ -281,6 +281,16 @@ def test_a_label_means_the_same_in_all_sessions(tiny: Path, tmp_path: Path) -> N
     assert names[0] == names[1] != names[2]
 
 
+def test_pairs_of_an_earlier_session_go_with_their_models(tiny: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"data": tiny, "out": tmp_path, "trials": 1, "timing": False,
+                               "metrics": ("sam",), "groups": GROUPS[:1]}  # fmt: skip
+    evaluate(["x=gap-tv:iterations=1", "y=gap-tv:iterations=2"], **options)
+    assert {row["second"] for row in read_table(tmp_path / "paired.csv")} == {"y"}
+    evaluate("x=gap-tv:iterations=1", resume=True, **options)
+    assert {row["model"] for row in read_table(tmp_path / "summary.csv")} == {"x"}
+    assert not (tmp_path / "paired.csv").exists()
+
+
 @pytest.mark.slow
 def test_killed_at_any_moment_and_resumed_is_the_same_table(tiny: Path, tmp_path: Path) -> None:
     out, calls = tmp_path / "killed", tmp_path / "calls"

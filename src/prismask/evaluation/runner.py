@@ -257,6 +257,9 @@ def write_tables(folder: Path, plan: Plan, journal: Journal, summary: Summary, t
         columns, rows = plain_rows(list(listed))
         if columns:
             write_table(folder / f"{name}.csv", columns, rows)
+        else:
+            # An earlier session may have left one, about models that are no longer in the run.
+            (folder / f"{name}.csv").unlink(missing_ok=True)
     with write_beside(folder / "summary.md", overwrite=True) as beside:
         beside.write_text(text, encoding="utf-8")
 
