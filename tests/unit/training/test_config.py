@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from prismask.training.config import (
     to_toml,
     with_changes,
 )
+from prismask.training.tables import toml_value
 
 CONFIGS = sorted((Path(__file__).parents[3] / "configs").rglob("*.toml"))
 
@@ -38,6 +40,16 @@ def test_round_trip(tmp_path: Path) -> None:
     path = tmp_path / "c.toml"
     path.write_text(to_toml(config), encoding="utf-8")
     assert read_config(path) == config
+
+
+def test_every_character_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    singles = [chr(number) for number in range(0x2100)] + ["\U0001f308"]
+    for text in ("".join(singles), "a\r\nb", 'c:\\new "x"', "\\u0041", "é\t"):
+        config = with_changes(TrainConfig(name=text), data={"folder": text})
+        path.write_text(to_toml(config), encoding="utf-8")
+        assert read_config(path) == config
+    assert [tomllib.loads(f"x = {toml_value(c)}")["x"] for c in singles] == singles
 
 
 def test_unknown_keys_are_named_with_the_nearest() -> None:
