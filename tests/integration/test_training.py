@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,23 @@ def test_loss_falls_and_g_moves_only_in_phi_phases(tmp_path: Path) -> None:
     assert last < 0.6 * first
     for name in ("config.toml", "run.json", "checkpoint.safetensors"):
         assert (tmp_path / "run" / name).is_file()
+
+
+def test_the_average_stands_still_where_theta_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A φ-phase after each θ-phase would otherwise pull the average onto the last weights."""
+    seen: list[tuple[str, torch.Tensor]] = []
+    original = loop.Stepper.__call__
+
+    def watched(self: loop.Stepper, phase: Any) -> Any:
+        assert self.state.average is not None
+        seen.append((phase, self.state.average["head.weight"].clone()))
+        return original(self, phase)
+
+    monkeypatch.setattr(loop.Stepper, "__call__", watched)
+    train(tiny_config())
+    assert {phase for phase, _ in seen} == {"warmup", "theta", "phi"}
+    for (phase, before), (_, after) in pairwise(seen):
+        assert torch.equal(before, after) is (phase == "phi")
 
 
 @pytest.mark.parametrize("mode", ["joint", "plain"])

@@ -80,7 +80,8 @@ def fit(state: TrainState, run: Training) -> bool:
         set_rates(state, run.config, rate_factor(epoch, timed, run.config.schedule))
         seen = step_once(phase)
         state.step += 1
-        update_average(state, run.config.speed.ema)
+        if phase != "phi":  # where θ stands still, the average would only forget
+            update_average(state, run.config.speed.ema)
         if state.step % run.config.output.log_every == 0:
             _log(state, run, phase, seen, clock, per_epoch)
         if state.step % per_epoch == 0:
