@@ -27,7 +27,7 @@ from prismask.models.inputs import network_scale
 from prismask.models.trained import trained_camera
 from prismask.models.weights import load_weights, save_weights
 from prismask.optics.camera import CASSI
-from prismask.training import loop
+from prismask.training import loop, run
 from prismask.training.checkpoint import load_checkpoint
 from prismask.training.config import TrainConfig, with_changes
 from prismask.training.run import _batches, train
@@ -103,6 +103,34 @@ def test_the_average_stands_still_where_theta_does(monkeypatch: pytest.MonkeyPat
     assert {phase for phase, _ in seen} == {"warmup", "theta", "phi"}
     for (phase, before), (_, after) in pairwise(seen):
         assert torch.equal(before, after) is (phase == "phi")
+
+
+@pytest.mark.parametrize("mode", ["bilevel", "joint"])
+def test_only_the_gradient_of_theta_is_clipped(mode: str) -> None:
+    norms: dict[str, list[float]] = {"theta": [], "phi": []}
+
+    def watch(name: str) -> Any:
+        def step(optimiser: torch.optim.Optimizer, *_: Any) -> None:
+            found = [p.grad.norm() for p in optimiser.param_groups[0]["params"]]
+            norms[name].append(float(torch.stack(found).norm()))
+
+        return step
+
+    schedule = {"mode": mode, "epochs": 7, "clip_gradient": 1e-6}
+    config = tiny_config(schedule=schedule, loss={"beta": 1.0})
+    with pytest.MonkeyPatch.context() as patch:
+        original = run.new_state
+
+        def new(*given: Any) -> Any:
+            state = original(*given)
+            state.theta.register_step_pre_hook(watch("theta"))
+            state.phi.register_step_pre_hook(watch("phi"))
+            return state
+
+        patch.setattr(run, "new_state", new)
+        train(config)
+    assert max(norms["theta"]) <= 1.01e-6
+    assert min(norms["phi"]) > 1e-5
 
 
 @pytest.mark.parametrize("mode", ["joint", "plain"])

@@ -185,7 +185,7 @@ class Stepper:
             parameters = optimiser.param_groups[0]["params"]
             average_gradients(parameters, self.run.world)
             limit = self.run.config.schedule.clip_gradient
-            if limit > 0:
+            if limit > 0 and optimiser is self.state.theta:
                 torch.nn.utils.clip_grad_norm_(parameters, limit)
             optimiser.step()
             optimiser.zero_grad(set_to_none=True)
