@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from tiny_training import tiny_config
 
 from prismask.errors import ConfigError, DivergedError, OutputExistsError, WeightsError
@@ -303,6 +305,31 @@ def test_best_weights_by_validation_are_kept(tmp_path: Path) -> None:
     assert float(model.backbone.head.weight.detach().sum()) == pytest.approx(kept[1], abs=0.02)
     assert model.record["validation"] == {"score": 3.0}
     assert model.record["masks"]["source"] == "fabricated"
+
+
+def test_a_finished_run_is_not_validated_again(tmp_path: Path) -> None:
+    def make_validate(config: TrainConfig, prepared: Any) -> Any:
+        return lambda model: {"score": 1.0}
+
+    config = tiny_config(schedule={"epochs": 2})
+    options: dict[str, Any] = {"make_validate": make_validate, "resume": True}
+    for _ in range(3):
+        assert train(config, tmp_path / "run", **options).finished
+    lines = metrics(tmp_path / "run")
+    assert [line["step"] for line in lines if line["event"] == "validation"] == [8]
+
+
+def test_a_checkpoint_that_does_not_say_when_it_was_validated_is_read(tmp_path: Path) -> None:
+    """As those written by earlier versions."""
+    config = tiny_config(schedule={"epochs": 1})
+    path = tmp_path / "run" / "checkpoint.safetensors"
+    train(config, tmp_path / "run")
+    with safe_open(path, framework="pt") as file:
+        facts = json.loads(file.metadata()["prismask"])
+    del facts["validated_at"]
+    save_file(load_file(path), path, metadata={"prismask": json.dumps(facts)})
+    state = train(config, tmp_path / "run", resume=True).state
+    assert (state.step, state.validated_at) == (4, -1)
 
 
 def test_a_validation_that_fails_does_not_take_the_training_with_it(tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ def save_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
         "step": state.step,
         "seconds": state.seconds,
         "best_score": repr(state.best_score),
+        "validated_at": state.validated_at,
         "sha256": tensors_hash(tensors),
     }
     with write_beside(path, overwrite=True) as beside:
@@ -78,6 +79,8 @@ def load_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
     state.step = int(facts["step"])
     state.seconds = float(facts["seconds"])
     state.best_score = float(facts["best_score"])
+    # Checkpoints written before it was kept lack it: one validation is done again then.
+    state.validated_at = int(facts.get("validated_at", -1))
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

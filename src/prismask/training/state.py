@@ -35,7 +35,7 @@ class TrainState:
     best_score: float = float("-inf")
     """Best validation score so far."""
     validated_at: int = -1
-    """Step of the last validation of this call, so that none is done twice."""
+    """Step of the last validation, so that none is done twice."""
 
 
 def new_state(model: Reconstructor, config: TrainConfig) -> TrainState:
