@@ -20,7 +20,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tiny_training import tiny_config
 
-from prismask.errors import ConfigError, DivergedError, OutputExistsError, WeightsError
+from prismask.errors import (
+    ConfigError,
+    DivergedError,
+    OutputExistsError,
+    PrismaskError,
+    WeightsError,
+)
 from prismask.inference.engine import Engine
 from prismask.inference.methods import NetworkMethod
 from prismask.inference.turning import Turn
@@ -463,6 +469,32 @@ def test_a_run_goes_on_from_another_s_weights(tmp_path: Path) -> None:
     record = json.loads((tmp_path / "second" / "run.json").read_text())
     assert record["started_from"]["name"] == "first"
     assert record["started_from"]["sha256"] == stored.record["sha256"]
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_resuming_does_not_ask_for_the_weights_it_started_from(tmp_path: Path, gone: bool) -> None:
+    """They may be gone, or others, once a checkpoint holds what became of them."""
+    start = tmp_path / "w.safetensors"
+    save_weights(build_model(tiny_config(seed=3), torch.device("cpu")), start, {"name": "first"})
+    config = tiny_config(model={"start_from": str(start)}, schedule={"epochs": 2})
+    whole = train(config, tmp_path / "whole").state
+    train(config, tmp_path / "run", stop_after=1e-9)
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["started_from"]["name"] == "first"
+    start.unlink()
+    if not gone:
+        wider = tiny_config(model={"options": {"width": 16}})
+        save_weights(build_model(wider, torch.device("cpu")), start, {"name": "other"})
+    resumed = train(config, tmp_path / "run", resume=True)
+    assert resumed.finished
+    assert same_weights(whole.model.state_dict(), resumed.state.model.state_dict())
+    assert json.loads((tmp_path / "run" / "run.json").read_text()) == record
+
+
+def test_a_fresh_start_needs_the_weights_even_with_resume(tmp_path: Path) -> None:
+    config = tiny_config(model={"start_from": str(tmp_path / "w.safetensors")})
+    with pytest.raises(PrismaskError, match=r"w\.safetensors"):
+        train(config, tmp_path / "run", resume=True)
 
 
 def test_a_run_goes_on_from_weights_that_ship() -> None:

@@ -25,6 +25,7 @@ from prismask.training.state import TrainState, new_state
 
 log = logging.getLogger(__name__)
 
+CHECKPOINT = "checkpoint.safetensors"
 MakeValidate = Callable[[TrainConfig, Prepared], Validate]
 
 
@@ -62,11 +63,12 @@ def train(
         torch.cuda.set_device(device)
     try:
         place = None if folder is None else Path(folder)
-        prepared = prepare(config, device)
+        earlier = _taken_up(place) if resume else None
+        prepared = prepare(config, device, earlier)
         part = world.part(config.schedule.batch)
         training = _batches(config, prepared, prepared.train_scenes, "training", part)
         validation = _batches(config, prepared, prepared.validation_scenes, "validation", part)
-        state = new_state(build_model(config, device), config)
+        state = new_state(build_model(config, device, fresh=earlier is None), config)
         # Everything that can be wrong with the configuration was looked at; now leave traces.
         _open_folder(place, config, prepared, state, resume, world)
         run = Training(
@@ -102,6 +104,13 @@ def _batches(
     )
 
 
+def _taken_up(folder: Path | None) -> dict[str, Any] | None:
+    """The record of the run whose checkpoint will be gone on from; None: a fresh start."""
+    if folder is None or not (folder / CHECKPOINT).exists():
+        return None
+    return _record(folder / "run.json")
+
+
 def _open_folder(
     folder: Path | None,
     config: TrainConfig,
@@ -113,7 +122,7 @@ def _open_folder(
     """Make the run folder, or take up what lies in it."""
     if folder is None:
         return
-    checkpoint = folder / "checkpoint.safetensors"
+    checkpoint = folder / CHECKPOINT
     if checkpoint.exists() or (folder / "metrics.jsonl").exists():
         if not resume:
             raise OutputExistsError(

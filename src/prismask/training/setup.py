@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,8 +51,13 @@ class Prepared:
         return SceneBank(scenes, config.data.crop, config.data.scale[0])
 
 
-def prepare(config: TrainConfig, device: torch.device) -> Prepared:
-    """Load scenes and masks onto the device and check that they fit the configuration."""
+def prepare(
+    config: TrainConfig, device: torch.device, earlier: Mapping[str, Any] | None = None
+) -> Prepared:
+    """Load scenes and masks onto the device and check that they fit the configuration.
+
+    earlier: the record of a run that is taken up at its checkpoint.
+    """
     camera = build_camera(config.camera)
     train, validation, names = _scenes(config)
     if len(train) < 1 or len(validation) < 1:
@@ -72,7 +78,7 @@ def prepare(config: TrainConfig, device: torch.device) -> Prepared:
         "versions": versions(),
         "commit": commit(),
         "device": device_name(device),
-        **_origin(config),
+        **_origin(config, earlier or {}),
     }
     return Prepared(
         camera,
@@ -84,8 +90,11 @@ def prepare(config: TrainConfig, device: torch.device) -> Prepared:
     )
 
 
-def build_model(config: TrainConfig, device: torch.device) -> Reconstructor:
-    """The configured network with its seeded start, or with the weights it goes on from."""
+def build_model(config: TrainConfig, device: torch.device, fresh: bool = True) -> Reconstructor:
+    """The configured network with its seeded start, or with the weights it goes on from.
+
+    fresh: False where a checkpoint fills it. The file it once started from may be gone by then.
+    """
     posterior = config.posterior.as_dict()
     model = create_model(
         config.model.backbone,
@@ -96,7 +105,7 @@ def build_model(config: TrainConfig, device: torch.device) -> Reconstructor:
         seed=seed_of(config.seed, "weights"),
         **config.model.options,
     )
-    if config.model.start_from:
+    if fresh and config.model.start_from:
         fill_from(model, find_weights(config.model.start_from))
     model.to(device)
     if device.type == "cuda":
@@ -179,10 +188,15 @@ def _fabricated(config: TrainConfig, size: tuple[int, int]) -> Tensor:
     return torch.stack(made)
 
 
-def _origin(config: TrainConfig) -> dict[str, Any]:
-    """What is known of the weights a run goes on from, with everything they went on from."""
+def _origin(config: TrainConfig, earlier: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of the weights a run goes on from, with everything they went on from.
+
+    A run that is taken up keeps what it wrote when it began: the file may be another one now.
+    """
     if not config.model.start_from:
         return {}
+    if "started_from" in earlier:
+        return {"started_from": earlier["started_from"]}
     before = read_record(find_weights(config.model.start_from))
     told = ("name", "sha256", "step", "seconds", "commit", "data", "masks", "started_from")
     return {"started_from": {key: before[key] for key in told if key in before}}
