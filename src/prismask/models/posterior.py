@@ -65,10 +65,12 @@ class PosteriorConfig:
 
     def __post_init__(self) -> None:
         choose(self.kind, KINDS, "mask posterior")
-        if self.prior_std < 0 or not 0 <= self.initial_std <= 1:
+        finite = math.isfinite(self.prior_mean) and 0 <= self.prior_std < math.inf
+        if not finite or not 0 <= self.initial_std <= 1:
             raise ConfigError(
-                f"prior_std {self.prior_std:g} must not be negative and initial_std "
-                f"{self.initial_std:g} must lie in [0, 1], the mask's own range."
+                f"prior_mean {self.prior_mean:g} and prior_std {self.prior_std:g} must be finite, "
+                f"prior_std must not be negative and initial_std {self.initial_std:g} must lie in "
+                "[0, 1], the mask's own range."
             )
         if self.initial_std == 0 and self.kind in ("gst", "conv"):
             raise ConfigError("initial_std = 0 leaves a learned g nowhere to start; use 0.05.")

@@ -16,6 +16,7 @@ from prismask.checks import choose
 from prismask.errors import ConfigError
 from prismask.models.posterior import PosteriorConfig
 from prismask.scenes.defaults import BANDS, SIZE, STEP
+from prismask.training.limits import check_numbers
 from prismask.training.losses import KINDS
 from prismask.training.tables import build, flatten, override, read_table, toml_value
 
@@ -200,16 +201,6 @@ class OutputConfig:
     """Also write TensorBoard event files (needs the package tensorboard)."""
 
 
-COUNTS = {
-    "data": ("crop", "synthetic_scenes", "synthetic_size"),
-    "schedule": ("batch", "epoch_crops", "epochs", "halve_every", "theta_epochs"),
-    "output": ("checkpoint_every", "log_every"),
-}
-"""Keys that count something of which there is at least one."""
-RANGES = ("scale", "brightness", "noise_std")
-"""Keys of `data` that are a lower and an upper end."""
-
-
 @dataclass(frozen=True)
 class TrainConfig:
     """A whole run."""
@@ -248,32 +239,14 @@ class TrainConfig:
                 f"posterior.kind {self.posterior.kind!r} needs schedule.mode 'bilevel' or 'joint'; "
                 "'plain' would leave it untrained."
             )
-        if not 0 < self.data.noise_share <= 1:
+        check_numbers(flatten(asdict(self)))
+        if self.schedule.mode == "bilevel" and self.schedule.phi_epochs == 0:
             raise ConfigError(
-                f"data.noise_share {self.data.noise_share:g} must lie above 0 and not above 1; for "
-                "no noise at all set data.noise_std = [0, 0]."
+                "schedule.phi_epochs is 0: schedule.mode 'bilevel' would leave the variance "
+                "network untrained. Set it to 1 or more, or use posterior.kind 'fixed' or 'none' "
+                "with schedule.mode 'plain'."
             )
-        if not self.masks.calibration_error >= 0:
-            raise ConfigError(
-                f"masks.calibration_error is {self.masks.calibration_error:g} px; 0 is none."
-            )
-        if self.loss.adversarial < 0:
-            raise ConfigError(f"loss.adversarial {self.loss.adversarial:g} must not be negative.")
-        self._check_numbers()
         parse_budget(self.schedule.budget)
-
-    def _check_numbers(self) -> None:
-        for table, names in COUNTS.items():
-            for name in names:
-                if (count := getattr(getattr(self, table), name)) < 1:
-                    raise ConfigError(f"{table}.{name} is {count}; it must be at least 1.")
-        for name in RANGES:
-            low, high = getattr(self.data, name)
-            if not 0 <= low <= high:
-                raise ConfigError(
-                    f"data.{name} = [{low:g}, {high:g}]: the first number is the lower end, and "
-                    "neither is negative."
-                )
 
 
 def parse_budget(text: str) -> float | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,8 @@ from prismask.training.config import (
     to_toml,
     with_changes,
 )
-from prismask.training.tables import toml_value
+from prismask.training.limits import LIMITS
+from prismask.training.tables import flatten, toml_value
 
 CONFIGS = sorted((Path(__file__).parents[3] / "configs").rglob("*.toml"))
 
@@ -84,11 +87,57 @@ def test_unknown_keys_are_named_with_the_nearest() -> None:
         ({"camera": {"bands": 3, "offsets": [0, 2]}}, r"camera\.offsets lists 2 .*says 3"),
         ({"camera": {"bands": 3, "wavelengths": [500]}}, r"camera\.wavelengths lists 1"),
         ({"camera": {"bands": 2, "offsets": [0, "two"]}}, "should be of type float"),
+        ({"seed": -1}, r"seed is -1; it must be 0 or more"),
+        ({"schedule": {"theta_rate": -1}}, r"schedule\.theta_rate is -1; .* finite"),
+        ({"schedule": {"theta_rate": float("inf")}}, r"schedule\.theta_rate is inf"),
+        ({"schedule": {"phi_epochs": -4}}, r"schedule\.phi_epochs is -4"),
+        ({"schedule": {"phi_epochs": 0}}, "would leave the variance network untrained"),
+        ({"speed": {"ema": 1.0}}, r"speed\.ema is 1; it must be 0 \(off\) or more, and below 1"),
+        ({"data": {"collage": 3}}, r"data\.collage is 3; it must be between 0 and 1"),
+        ({"data": {"noise_share": 0}}, r"data\.noise_share is 0; .* set data\.noise_std"),
+        ({"data": {"noise_std": [0, float("nan")]}}, r"data\.noise_std = \[0, nan\]"),
+        ({"data": {"scale": [1, float("inf")]}}, r"data\.scale = \[1, inf\]"),
+        ({"posterior": {"prior_std": float("nan")}}, "prior_std nan"),
+        ({"posterior": {"prior_mean": float("inf")}}, "prior_mean inf"),
     ],
 )
 def test_wrong_values(table: dict[str, object], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         from_table(table)
+
+
+NUMBERS = {
+    key: value
+    for key, value in flatten(asdict(TrainConfig())).items()
+    if isinstance(value, int | float) and not isinstance(value, bool)
+}
+
+
+def test_every_number_has_its_limits() -> None:
+    elsewhere = {"camera.step", *(key for key in NUMBERS if key.startswith("posterior."))}
+    assert set(LIMITS) == set(NUMBERS) - elsewhere
+
+
+@pytest.mark.parametrize("key", LIMITS)
+def test_impossible_numbers_are_refused(key: str) -> None:
+    table, _, name = key.rpartition(".")
+    for wrong in (-1, float("-inf"), float("nan")):
+        value = wrong if isinstance(NUMBERS[key], float) else -1
+        with pytest.raises(ConfigError, match=rf"{re.escape(key)} is .*; it must be "):
+            from_table({table: {name: value}} if table else {name: value})
+    assert not LIMITS[key].fits(float("nan"))
+
+
+def test_zero_says_none_where_it_may() -> None:
+    zeros = {
+        "schedule": {"warmup_epochs": 0, "theta_rate": 0, "phi_rate": 0, "clip_gradient": 0},
+        "output": {"validate_every": 0, "keep_every": 0},
+        "speed": {"ema": 0},
+        "loss": {"beta": 0},
+    }
+    assert from_table(zeros).output.validate_every == 0
+    plain = {"posterior": {"kind": "none"}, "schedule": {"mode": "plain", "phi_epochs": 0}}
+    assert from_table(plain).schedule.phi_epochs == 0
 
 
 def test_overrides(tmp_path: Path) -> None:
