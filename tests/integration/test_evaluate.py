@@ -451,6 +451,18 @@ def test_missing_scenes_and_bands_that_do_not_fit(tiny: Path, tmp_path: Path) ->
         evaluate(["gap-tv"], data=tiny, trails=3)
 
 
+@pytest.mark.parametrize("noise", ["nan", "-0.1", "inf"])
+def test_noise_that_cannot_be_leaves_no_folder(
+    tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], noise: str
+) -> None:
+    out = tmp_path / "run"
+    words = ["gap-tv:iterations=1", "--data", str(tiny), "--out", str(out), f"--noise={noise}"]
+    for command in ("evaluate", "analyse"):
+        assert cli.run([command, *words]) == 2
+        assert f"noise is {noise}" in capsys.readouterr().err
+        assert not out.exists()
+
+
 def test_the_command(tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
     words = ["evaluate", SMALL, "gap-tv:iterations=1", "--data", str(tiny), "--out", str(out)]

@@ -274,6 +274,25 @@ def test_models_lists_backbones_and_shows_a_record(
     assert "step_px" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ("--noise-std=nan", "--noise-std is nan"),
+        ("--noise-std=-0.5", "--noise-std is -0.5"),
+        ("--noise-std=inf", "--noise-std is inf"),
+        ("--size=0", "--size is 0"),
+        ("--misplaced=nan", "--misplaced"),
+        ("--masks=0", "--masks at least 1"),
+    ],
+)
+def test_calibrate_refuses_numbers_that_cannot_be(
+    folder: Path, capsys: pytest.CaptureFixture[str], option: str, told: str
+) -> None:
+    assert run(f"calibrate tiny.safetensors -o made/w.safetensors {option}") == 2
+    assert told in capsys.readouterr().err
+    assert not (folder / "made").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.data
 def test_calibrate_stores_an_interval_that_reconstruct_uses(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,10 +82,7 @@ def calibrate(
     from prismask.scenes.atomic import refuse_existing
 
     refuse_existing(out, overwrite)
-    if samples == 1 or samples < 0 or masks < 1:
-        raise ConfigError("--samples is 0 or at least 2, and --masks at least 1.")
-    if not 0 <= misplaced <= 1:
-        raise ConfigError(f"--misplaced is a share between 0 and 1, not {misplaced:g}.")
+    _check(masks, size, samples, noise_std, misplaced)
     model = load_model(weights)
     if ways is not None:
         model.record["ways"] = ways_of({"ways": ways})
@@ -111,6 +109,18 @@ def calibrate(
         if kind in interval:
             say(f"{kind}: {_line(interval[kind])}")
     say(f"{out}")
+
+
+def _check(masks: int, size: int, samples: int, noise_std: float, misplaced: float) -> None:
+    """Raise for numbers that cannot be; NaN is in no range."""
+    if samples == 1 or samples < 0 or masks < 1:
+        raise ConfigError("--samples is 0 or at least 2, and --masks at least 1.")
+    if size < 1:
+        raise ConfigError(f"--size is {size}; crops have at least 1 pixel a side.")
+    if not 0 <= noise_std < math.inf:
+        raise ConfigError(f"--noise-std is {noise_std:g}; it is 0 (none) or more, and finite.")
+    if not 0 <= misplaced <= 1:
+        raise ConfigError(f"--misplaced is a share between 0 and 1, not {misplaced:g}.")
 
 
 def _validation(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -56,8 +57,8 @@ class Settings:
         for name in ("trials", "batch", "workers"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; at least 1 is needed.")
-        if self.noise < 0:
-            raise ConfigError(f"noise is {self.noise:g}; it cannot be negative.")
+        if not 0 <= self.noise < math.inf:
+            raise ConfigError(f"noise is {self.noise:g}; it must be 0 (none) or more, and finite.")
 
 
 def with_options(settings: Settings | None, options: Mapping[str, Any]) -> Settings:
