@@ -178,6 +178,40 @@ def test_cancel_and_a_bad_file_are_told(browser: Any, tmp_path: Path) -> None:
         page.close()
 
 
+def test_a_wrong_number_is_never_out_of_sight(browser: Any, tmp_path: Path) -> None:
+    """A browser holds a form back for it, and says so only where it can be seen."""
+    tiny_web.write_snapshot(tmp_path)
+    asked = "() => document.activeElement.matches(':invalid') && document.activeElement.id"
+    with tiny_web.running(tmp_path, "serve") as (client, _):
+        page = browser.new_page()
+        page.goto(str(client.base_url))
+        page.set_input_files("#snapshot", tmp_path / "snapshot.nc")
+        page.set_input_files("#mask", tmp_path / "mask.nc")
+        page.wait_for_selector("#how option", state="attached")
+        page.fill("#samples", "999")
+        page.select_option("#how", "method:gap-tv")
+        page.click("summary:has-text('Camera')")
+        page.fill("#bands", "0")
+        page.click("summary:has-text('Camera')")
+        assert not page.is_visible("#bands")
+        page.click("#go")
+        page.wait_for_function(asked)
+        assert page.evaluate(asked) == "bands"
+        assert page.is_visible("#bands")
+        page.fill("#bands", "")
+        page.fill("#iterations", "99999")
+        page.click("#go")
+        assert page.evaluate(asked) == "iterations"
+        page.select_option("#how", "model:srn-looks.m2m")
+        page.click("#go")
+        assert page.evaluate(asked) == "samples", "shown again, it counts again"
+        page.select_option("#how", "method:gap-tv")
+        page.fill("#iterations", "2")
+        page.click("#go")
+        page.wait_for_url("**/results/*", timeout=60_000)
+        page.close()
+
+
 @pytest.fixture
 def rich_view(tmp_path: Path) -> list[str]:
     """Words for `prismask view` with everything that can be shown."""

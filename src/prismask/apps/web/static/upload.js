@@ -38,8 +38,10 @@ async function offer() {
 
 function showOptions() {
   const isModel = byId("how").value.startsWith("model:");
-  for (const field of ["samples", "adapt"]) byId(`${field}-field`).hidden = !isModel;
-  byId("iterations-field").hidden = isModel;
+  for (const [field, shown] of [["samples", isModel], ["adapt", isModel], ["iterations", !isModel]]) {
+    byId(`${field}-field`).hidden = !shown;
+    byId(field).disabled = !shown; // or a wrong number that nobody sees would hold the form back
+  }
 }
 
 function order() {
@@ -89,6 +91,12 @@ async function watch() {
     await pause(400);
   }
 }
+
+// Browsers hold a form back for a wrong field and can only say so where it is shown.
+form.addEventListener("invalid", (event) => {
+  const fold = event.target.closest("details");
+  if (fold) fold.open = true;
+}, true);
 
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
