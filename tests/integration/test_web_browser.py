@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import tiny_web
 
-from prismask.scenes.files import load_cube, save
-from prismask.scenes.records import Cube
+from prismask.scenes.files import load_cube, load_measurement, save
+from prismask.scenes.records import Cube, Measurement
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 740}
@@ -259,6 +259,87 @@ def test_view_by_keyboard_in_the_dark(
         back = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
         assert max(int(part) for part in back[4:-1].split(",")) < 60
         page.screenshot(path=shots / "view-dark.png", full_page=True)
+        seen.close()
+
+
+SET_BAND = """band => {
+    const slider = document.getElementById('band');
+    slider.value = band;
+    slider.dispatchEvent(new Event('input'));
+}"""
+COLOURED = """name => {
+    const canvas = document.getElementById(name);
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    const [xs, ys] = [[], []];
+    for (let k = 0; k < data.length; k += 4) {
+        const rgb = [data[k], data[k + 1], data[k + 2]];
+        if (Math.max(...rgb) - Math.min(...rgb) < 60) continue;
+        xs.push((k / 4) % canvas.width);
+        ys.push(Math.floor(k / 4 / canvas.width));
+    }
+    const middle = (list) => (Math.min(...list) + Math.max(...list) + 1) / 2;
+    return { shape: canvas.width / canvas.height, count: xs.length,
+             x: middle(xs) / canvas.width, y: middle(ys) / canvas.height };
+}"""
+"""Shape of a canvas, and the middle of what is not grey in it, as shares of its sides."""
+
+
+def test_a_mark_in_the_snapshot_lies_where_the_light_landed(
+    browser: Any, tmp_path: Path, rich_view: list[str], shots: Path
+) -> None:
+    """Pixel x 41, y 33 of 80×64; 28 bands at 2 px make the snapshot 134×64."""
+    with tiny_web.running(tmp_path, *rich_view) as (client, _):
+        seen = Watched(browser, str(client.base_url), viewport=DESKTOP)
+        page = seen.page
+        page.goto(seen.address)
+        wait_until_drawn(page, "rgb", "snapshot", "mask")
+        page.focus("#panel-rgb")
+        for key in ("ArrowRight", "ArrowDown", "Enter"):
+            page.keyboard.press(key)
+        page.wait_for_function("() => document.getElementById('plot').data?.length > 0")
+        for band in (14, 0, 27):
+            page.evaluate(SET_BAND, band)
+            page.wait_for_timeout(200)
+            mark = page.evaluate(COLOURED, "panel-snapshot")
+            assert mark["shape"] == pytest.approx(134 / 64, rel=0.01)
+            assert mark["x"] * 134 == pytest.approx(41.5 + 2 * band, abs=0.7)
+            assert mark["y"] * 64 == pytest.approx(33.5, abs=0.7)
+            mark = page.evaluate(COLOURED, "panel-mask")
+            assert mark["x"] * 80 == pytest.approx(41.5, abs=0.7)
+        page.screenshot(path=shots / "view-marks.png", full_page=True)
+        # A click in the snapshot asks for the pixel whose light lies there.
+        box = page.locator("#panel-snapshot").bounding_box()
+        page.mouse.click(box["x"] + box["width"] * 74.5 / 134, box["y"] + box["height"] * 10.5 / 64)
+        asked = "() => document.getElementById('plot').data.some(t => t.name === 'x 20, y 10')"
+        page.wait_for_function(asked)
+        for _ in range(5):
+            page.click("#closer")
+        page.wait_for_timeout(200)
+        page.screenshot(path=shots / "view-marks-close.png", full_page=True)
+        seen.close()
+
+
+def test_a_snapshot_of_an_unknown_camera_has_no_marks(
+    browser: Any, tmp_path: Path, rich_view: list[str]
+) -> None:
+    snapshot = load_measurement(tmp_path / "snapshot.nc")
+    save(Measurement(snapshot.values), tmp_path / "snapshot.nc", overwrite=True)
+    with tiny_web.running(tmp_path, *rich_view) as (client, _):
+        seen = Watched(browser, str(client.base_url), viewport=DESKTOP)
+        page = seen.page
+        page.goto(seen.address)
+        wait_until_drawn(page, "rgb", "snapshot", "mask")
+        page.click("#panel-rgb")
+        page.wait_for_function("() => document.getElementById('plot').data?.length > 0")
+        page.wait_for_timeout(200)
+        assert page.evaluate(COLOURED, "panel-mask")["count"] > 0
+        found = page.evaluate(COLOURED, "panel-snapshot")
+        assert found["count"] == 0
+        assert found["shape"] == pytest.approx(134 / 64, rel=0.01)
+        before = curves(page)
+        page.click("#panel-snapshot")
+        page.wait_for_timeout(200)
+        assert curves(page) == before
         seen.close()
 
 

@@ -11,6 +11,7 @@ from fastapi.responses import FileResponse
 
 from prismask import __version__
 from prismask.apps.web.layers import BANDED, Layer, Scale, layers_of, render
+from prismask.apps.web.places import places_of
 from prismask.apps.web.results import Result
 from prismask.apps.web.schemas import About, LayerFacts, Other, ResultFacts, Spectrum
 from prismask.apps.web.site import Site
@@ -156,7 +157,7 @@ def _layer_facts(result: Result, layer: Layer) -> LayerFacts:
         low, high = -result.error_top, result.error_top
     return LayerFacts(
         name=layer, title=TITLES[layer], banded=layer in BANDED, width=width, height=height,
-        low=low, high=high,
+        low=low, high=high, offsets=places_of(result, layer),
     )  # fmt: skip
 
 

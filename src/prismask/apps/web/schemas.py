@@ -43,6 +43,10 @@ class LayerFacts(BaseModel):
     height: int
     low: float | None = None
     high: float | None = None
+    offsets: list[tuple[float, float]] | None = Field(
+        description="pixels to the right and down by which each band lies beside its place in the "
+        "cube; empty: none does, null: nobody knows"
+    )
 
 
 class Other(BaseModel):

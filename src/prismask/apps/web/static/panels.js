@@ -5,7 +5,8 @@ export class Panels {
     this.facts = facts;
     this.handlers = handlers; // pick(region), pin()
     this.tool = "pick";
-    this.zoom = 1; // 1 shows the whole width of the cube
+    this.band = 0;
+    this.zoom = 1; // 1 shows the whole of every picture
     this.centre = [facts.width / 2, facts.height / 2];
     this.cross = [Math.floor(facts.width / 2), Math.floor(facts.height / 2)];
     this.hasCross = false;
@@ -19,6 +20,12 @@ export class Panels {
   setTool(tool) {
     this.tool = tool;
     for (const panel of this.list) panel.canvas.className = tool === "pick" ? "picking" : "moving";
+  }
+
+  // Where a pixel of the cube lies in a snapshot depends on the band.
+  setBand(band) {
+    this.band = band;
+    this.draw();
   }
 
   setImage(name, url, overlay = null) {
@@ -99,29 +106,51 @@ export class Panels {
     canvas.addEventListener("focus", () => { this.hasCross = true; this.draw(); });
   }
 
-  // Pixels of the screen to those of the cube, for a panel as it is now.
-  #view(panel) {
-    const scale = (panel.canvas.width / this.facts.width) * this.zoom;
-    const left = this.centre[0] - panel.canvas.width / 2 / scale;
-    const top = this.centre[1] - panel.canvas.height / 2 / scale;
-    return { scale, left, top };
+  // How far from its place in the cube the band in view lies in a picture; null: nobody knows.
+  #shift({ layer }) {
+    return layer.offsets && (layer.offsets[this.band] ?? [0, 0]);
   }
 
+  // Pixels of the screen to those of a panel's picture, as it is now.
+  #view(panel) {
+    const { canvas, layer } = panel;
+    const scale = (canvas.width / layer.width) * this.zoom;
+    const [x, y] = this.#middle(panel);
+    return { scale, left: x - canvas.width / 2 / scale, top: y - canvas.height / 2 / scale };
+  }
+
+  // The middle of the view, in pixels of the picture. Those of another size than the cube follow the
+  // light of the band in view and stay within their frame, so that "whole" shows all of them.
+  #middle(panel) {
+    const { layer } = panel;
+    const [cube, size] = [this.facts, layer].map((one) => [one.width, one.height]);
+    if (cube.every((length, k) => length === size[k])) return this.centre;
+    const shift = this.#shift(panel);
+    return this.centre.map((c, k) => {
+      const half = size[k] / 2 / Math.max(1, this.zoom);
+      const at = shift ? c + shift[k] : (c / cube[k]) * size[k];
+      return Math.min(size[k] - half, Math.max(half, at));
+    });
+  }
+
+  // The place in the cube under a pointer.
   #place(panel, event) {
     const box = panel.canvas.getBoundingClientRect();
     const view = this.#view(panel);
     const dense = panel.canvas.width / box.width;
-    return [
-      view.left + ((event.clientX - box.left) * dense) / view.scale,
-      view.top + ((event.clientY - box.top) * dense) / view.scale,
-    ];
+    const x = view.left + ((event.clientX - box.left) * dense) / view.scale;
+    const y = view.top + ((event.clientY - box.top) * dense) / view.scale;
+    const shift = this.#shift(panel);
+    if (shift) return [x - shift[0], y - shift[1]];
+    return [(x / panel.layer.width) * this.facts.width, (y / panel.layer.height) * this.facts.height];
   }
 
   #down(panel, event) {
     const canvas = panel.canvas;
     canvas.setPointerCapture(event.pointerId);
     this.pointers.set(event.pointerId, [event.clientX, event.clientY]);
-    const moves = this.tool === "move" || event.button === 1 || event.shiftKey || this.pointers.size > 1;
+    const moves = this.tool === "move" || event.button === 1 || event.shiftKey || this.pointers.size > 1
+      || !this.#shift(panel); // nobody knows which pixel of the cube this would be
     this.dragging = moves ? "move" : "pick";
     if (moves) this.rubber = null;
     else {
@@ -207,10 +236,10 @@ export class Panels {
   }
 
   #paint(panel) {
-    const { canvas, image, over } = panel;
+    const { canvas, image, layer, over } = panel;
     const dense = window.devicePixelRatio || 1;
     const wide = Math.max(1, Math.round(canvas.clientWidth * dense));
-    const high = Math.max(1, Math.round((wide * this.facts.height) / this.facts.width));
+    const high = Math.max(1, Math.round((wide * layer.height) / layer.width));
     if (canvas.width !== wide || canvas.height !== high) {
       canvas.width = wide;
       canvas.height = high;
@@ -228,8 +257,10 @@ export class Panels {
       pen.globalAlpha = 1;
     }
     pen.setTransform(1, 0, 0, 1, 0, 0);
+    const shift = this.#shift(panel);
+    if (!shift) return; // a mark would be somewhere, and wrong
     const box = ([a, b, c, d], colour) => frame(pen, dense, colour, [
-      (a - left) * scale, (b - top) * scale, (c + 1 - a) * scale, (d + 1 - b) * scale,
+      (a + shift[0] - left) * scale, (b + shift[1] - top) * scale, (c + 1 - a) * scale, (d + 1 - b) * scale,
     ]);
     for (const mark of this.marks) box(mark.region, mark.colour);
     if (this.rubber) {

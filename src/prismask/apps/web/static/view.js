@@ -29,11 +29,13 @@ function showBand() {
   byId("band").setAttribute("aria-valuetext", text);
   for (const panel of panels.list) {
     const layer = panel.layer;
+    if (layer.offsets?.length) panel.note.textContent = `marks: light of ${wavelength(band())}`;
     if (!layer.banded) continue;
     panel.note.textContent = wavelength(band());
     const over = layer.name === "band" && byId("overlay").checked ? picture("uncertainty") : null;
     panels.setImage(layer.name, picture(layer.name), over);
   }
+  panels.setBand(band());
   byId("get-band").href = `${picture("band")}&download=true`;
 }
 
