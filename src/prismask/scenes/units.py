@@ -51,12 +51,13 @@ def kaist_to_fraction(values: NDArray[Any]) -> NDArray[Any]:
     """`img` and `img_expand` of TSA-Net files: 65536ths when large, else as any other array.
 
     The test scenes hold fractions under the same name, so floating-point values are divided only
-    where they exceed 256, which no fraction does.
+    where they exceed 256, which no fraction does. Theirs are cubes: a frame of that name is
+    somebody else's, in units of its own.
     """
     counts = values.dtype.str[1:] == "u2" or (
         values.dtype.kind == "f" and values.size > 0 and values.max() > 256
     )
-    if not counts:
+    if values.ndim != 3 or not counts:
         return to_fraction(values)
     scaled: NDArray[Any] = values.astype(np.result_type(values.dtype, np.float32))
     scaled /= KAIST_FULL_SCALE

@@ -147,6 +147,13 @@ def test_tsa_net_test_files_hold_fractions(tmp_path: Path) -> None:
     np.testing.assert_allclose(cube.values, np.moveaxis(bright, -1, 0), rtol=1e-6)
 
 
+@pytest.mark.parametrize(("dtype", "full"), [("float64", 1), ("uint16", 65535)])
+def test_a_frame_called_img_is_no_training_file(tmp_path: Path, dtype: str, full: int) -> None:
+    frame = np.array([[300, 4000], [0, 65535]], dtype)
+    found = load_measurement(mat(tmp_path, img=frame), variable="img").values
+    np.testing.assert_allclose(found, frame / full, rtol=1e-6)
+
+
 @pytest.mark.parametrize(("dtype", "full"), [("uint8", 255), ("uint16", 65535), ("int16", 32767)])
 def test_integers_are_fractions_of_their_full_scale(tmp_path: Path, dtype: str, full: int) -> None:
     values = np.array([[0, 2, full], [1, 5, full // 2]], dtype)
