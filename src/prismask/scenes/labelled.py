@@ -27,6 +27,7 @@ from prismask.scenes.contents import (
 )
 from prismask.scenes.records import Record
 from prismask.scenes.selection import make_record
+from prismask.scenes.units import is_length
 from prismask.scenes.wavelengths import WAVELENGTH_NAMES
 
 if TYPE_CHECKING:
@@ -127,9 +128,12 @@ def _ordered(array: xarray.DataArray) -> xarray.DataArray:
 def _listed(dataset: xarray.Dataset) -> tuple[Listed, ...]:
     found = []
     for name, array in dataset.variables.items():
-        if str(name).lower() in WAVELENGTH_NAMES and array.ndim == 1 and array.dtype.kind in "fiu":
-            units = array.attrs.get("units")
-            found.append(Listed(str(name), array.values, None if units is None else str(units)))
+        word, units = str(name).lower(), array.attrs.get("units")
+        units = None if units is None else str(units)
+        # `band` merely counts, unless it has a unit of length.
+        means = word in WAVELENGTH_NAMES or (word in _SPECTRAL and is_length(units))
+        if means and array.ndim == 1 and array.dtype.kind in "fiu":
+            found.append(Listed(str(name), array.values, units))
     return tuple(found)
 
 

@@ -85,6 +85,11 @@ def to_nanometres(wavelengths: Any, units: str | None = None) -> NDArray[np.floa
     return values if factor == 1.0 else np.round(values * factor, 6)
 
 
+def is_length(units: str | None) -> bool:
+    """Whether a unit is one of wavelengths."""
+    return _word(units) in _NANOMETRES
+
+
 def without_units(units: str | None) -> bool:
     """Whether a file leaves the unit open."""
     return _word(units) in _NO_UNITS

@@ -41,17 +41,14 @@ def find_wavelengths(
     """The wavelengths of an array of that shape, as the file has them; None if it has none.
 
     Of several lists that fit, one along the axis where the format has the bands comes first, then
-    the order of `WAVELENGTH_NAMES` decides.
+    the order of `WAVELENGTH_NAMES` decides; other names come last.
     """
     if contents.wavelengths is not None:
         return stated_wavelengths(contents)
     fitting = [listed for listed in contents.listed if _fits(contents, listed, shape, band_axis)]
     return min(
         fitting,
-        key=lambda listed: (
-            len(listed.values) != shape[band_axis],
-            WAVELENGTH_NAMES.index(listed.name.lower()),
-        ),
+        key=lambda listed: (len(listed.values) != shape[band_axis], _rank(listed)),
         default=None,
     )
 
@@ -75,6 +72,11 @@ def in_nanometres(listed: Listed, bands: int) -> NDArray[np.float64]:
             f"{problem} These are the numbers of the variable {listed.name!r}; wavelengths=… "
             "(--wavelengths) replaces them."
         ) from problem
+
+
+def _rank(listed: Listed) -> int:
+    name = listed.name.lower()
+    return WAVELENGTH_NAMES.index(name) if name in WAVELENGTH_NAMES else len(WAVELENGTH_NAMES)
 
 
 def _fits(contents: Contents, listed: Listed, shape: tuple[int, ...], band_axis: int) -> bool:

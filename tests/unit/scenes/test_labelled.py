@@ -133,3 +133,16 @@ def test_bands_that_are_counted_have_no_wavelengths() -> None:
     assert from_dataset(counted).wavelengths.tolist() == [1000, 2000, 3000]
     weighted = values.to_dataset(name="cube").assign({"lambda": ("k", [0.1, 0.2])})
     assert from_dataset(weighted).wavelengths is None
+
+
+@pytest.mark.parametrize("name", ["band", "channel", "Spectral"])
+def test_a_coordinate_of_the_bands_with_a_unit_of_length(tmp_path: Path, name: str) -> None:
+    values = xarray.DataArray(np.ones((3, 4, 5)), dims=(name, "y", "x"))
+    dataset = values.assign_coords({name: [0.45, 0.5, 0.6]}).to_dataset(name="cube")
+    assert from_dataset(dataset).wavelengths is None
+    dataset[name].attrs["units"] = "µm"
+    dataset.to_netcdf(tmp_path / "x.nc", engine="h5netcdf")
+    assert load_cube(tmp_path / "x.nc").wavelengths.tolist() == [450, 500, 600]
+    # A name that says wavelength comes first.
+    both = dataset.assign_coords(wl=(name, [400.0, 500.0, 700.0]))
+    assert from_dataset(both).wavelengths.tolist() == [400, 500, 700]
