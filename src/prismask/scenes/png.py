@@ -21,6 +21,7 @@ def read(path: Path) -> Contents:
     """What a PNG file holds."""
     width, height, depth, colour = check_whole(path)
     note = "" if colour in (0, 4) else f"{_COLOUR_TYPES[colour]}: convert it to grey"
+    note = _shortened(depth, colour) or note
     dtype = f"{depth}-bit {_COLOUR_TYPES[colour]}"
     variable = Variable(path.stem, (height, width), dtype, partial(_grey, path), note=note)
     return Contents(str(path), "PNG", {path.stem: variable})
@@ -31,10 +32,13 @@ def read_pixels(path: Path) -> NDArray[Any]:
     from PIL import Image
 
     _, _, depth, colour = check_whole(path)
+    trouble = _shortened(depth, colour)
+    if trouble:
+        raise FormatError(f"{path} is a PNG of 16-bit {_COLOUR_TYPES[colour]}, {trouble}.")
     with Image.open(path) as image:
         pixels = np.asarray(image)
-    # Pillow hands out 16-bit grey as int32 in some versions, and 16-bit colours as 8-bit ones.
-    return pixels.astype(np.uint16) if depth == 16 and colour == 0 else pixels
+    # Pillow hands out 16-bit grey as int32 in some versions.
+    return pixels.astype(np.uint16) if depth == 16 else pixels
 
 
 def check_whole(path: Path) -> tuple[int, int, int, int]:
@@ -62,6 +66,13 @@ def check_whole(path: Path) -> tuple[int, int, int, int]:
     claimed = width * height * depth * _CHANNELS[colour] // 8
     check_claim(path, claimed, size, f"an image of {height}×{width}", DEFLATE_RATIO)
     return width, height, depth, colour
+
+
+def _shortened(depth: int, colour: int) -> str:
+    """What to do with a file of which Pillow would read 8 bits of 16; empty for all others."""
+    if depth != 16 or colour == 0:
+        return ""
+    return "of which only 8 bits would be read: save it as 16-bit grey without alpha, or as TIFF"
 
 
 def _grey(path: Path) -> NDArray[Any]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import struct
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from PIL import Image
 
 from prismask.errors import FormatError, MissingPartError
 from prismask.scenes.files import load, load_cube, load_mask, load_measurement
+from prismask.scenes.png import read_pixels
 from prismask.scenes.records import Mask, Measurement
 
 GREY = np.random.default_rng(0).integers(2, 256, (6, 5)).astype(np.uint8)
@@ -46,6 +50,28 @@ def test_black_and_white(tmp_path: Path) -> None:
 def test_alpha_is_left_out(tmp_path: Path) -> None:
     path = png(tmp_path, np.stack([GREY, np.full_like(GREY, 255)], -1))
     np.testing.assert_allclose(load_mask(path).values, GREY / 255, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("colour", "channels", "name"), [(4, 2, "grey + alpha"), (6, 4, "RGBA")])
+def test_sixteen_bits_are_not_read_as_eight(
+    tmp_path: Path, colour: int, channels: int, name: str
+) -> None:
+    # Pillow writes no such file, and reads the upper half of its bits.
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    height, width = DEEP.shape
+    rows = np.repeat(DEEP[..., None], channels, -1).astype(">u2")
+    packed = zlib.compress(b"".join(b"\0" + row.tobytes() for row in rows))
+    header = struct.pack(">IIBBBBB", width, height, 16, colour, 0, 0, 0)
+    path = tmp_path / "image.png"
+    path.write_bytes(
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
+    )
+    with pytest.raises(FormatError, match="only 8 bits would be read: save it as 16-bit grey"):
+        load_measurement(path)
+    with pytest.raises(FormatError, match=re.escape(f"a PNG of 16-bit {name}, of which only 8")):
+        read_pixels(path)
 
 
 def test_the_name_of_the_file_may_say_mask(tmp_path: Path) -> None:
