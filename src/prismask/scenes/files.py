@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from prismask.checks import choose
 from prismask.errors import PrismaskError
-from prismask.scenes.contents import KINDS, Contents, Kind, Listed, kind_of, reading, wavelengths_of
+from prismask.scenes.contents import KINDS, PARTS, Contents, Kind, Listed, reading, wavelengths_of
 from prismask.scenes.formats import format_for_writing, identify
 from prismask.scenes.records import Cube, Mask, Measurement, Record
 from prismask.scenes.selection import bands_first, decide, make_record
@@ -69,7 +69,7 @@ def save(
     """
     path = Path(path)
     chosen = format_for_writing(path, format)
-    lost = [what for what in chosen.loses if _has(record, what)]
+    lost = [words for what in chosen.loses for words in _held(record, what)]
     if lost:
         logger.warning("%s: %s does not keep %s.", path, chosen.title, ", ".join(lost))
     chosen.write(record, path, overwrite)
@@ -150,9 +150,11 @@ def _facts(contents: Contents, summary: dict[str, Any]) -> Listed | None:
     return listed
 
 
-def _has(record: Record, what: str) -> bool:
-    if what == "std":
-        return kind_of(record) == "cube" and any(
-            getattr(record, part) is not None for part in ("std", "lower", "upper")
-        )
-    return wavelengths_of(record) is not None if what == "wavelengths" else bool(record.attrs)
+def _held(record: Record, what: str) -> list[str]:
+    """What a record has of `std`, `wavelengths` or `attrs`, in the words of the documentation."""
+    if what == "wavelengths":
+        return ["the wavelengths"] if wavelengths_of(record) is not None else []
+    if what == "attrs":
+        return ["the history"] if record.attrs else []
+    bar = {"std": "the spread", "lower": "the interval", "upper": "the interval"}
+    return sorted({bar[part] for part in PARTS if getattr(record, part, None) is not None})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -65,7 +66,11 @@ def test_nanometres_stay_nanometres(
 
 @pytest.mark.parametrize(
     ("extension", "lost"),
-    [(".npy", "std, wavelengths, attrs"), (".tif", "std"), (".hdr", "std")],
+    [
+        (".npy", "the interval, the spread, the wavelengths, the history."),
+        (".tif", "the interval, the spread."),
+        (".hdr", "the interval, the spread."),
+    ],
 )
 def test_what_a_format_cannot_keep_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, extension: str, lost: str
@@ -74,6 +79,9 @@ def test_what_a_format_cannot_keep_is_logged(
         path = write(a_cube(), tmp_path, "file", extension, None)
     assert f"does not keep {lost}" in caplog.text
     assert load_cube(path).std is None
+    caplog.clear()
+    write(replace(a_cube(), std=None), tmp_path, "file", ".tif", None)
+    assert "does not keep the interval." in caplog.text
 
 
 @settings(max_examples=12, deadline=None)
