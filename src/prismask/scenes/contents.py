@@ -38,7 +38,7 @@ class Variable:
     """One array in a file."""
 
     name: str
-    """Its name in the file; in files that hold a single nameless array, the file's stem."""
+    """Its name in the file; where it has none there (`is_named`), the file's stem."""
     shape: tuple[int, ...]
     """Its size as the file states it."""
     dtype: str
@@ -51,6 +51,8 @@ class Variable:
     """The axis along which this format has the bands, unless the wavelengths say otherwise."""
     note: str = ""
     """Why it cannot be used (a struct, complex numbers …); empty when it can."""
+    is_named: bool = True
+    """Whether the file itself names it; formats that hold a single array have no names."""
 
     def __str__(self) -> str:
         note = f", {self.note}" if self.note else ""

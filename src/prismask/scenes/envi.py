@@ -88,6 +88,7 @@ def read(path: Path) -> Contents:
         str(layout.dtype),
         partial(_read, data, layout, flat, _ignored(fields)),
         partial(_divide, scale[0]) if scale and scale[0] > 0 else to_fraction,
+        is_named=False,
     )
     # Spaces in the provenance are kept, but line breaks of a reformatted header are not ours.
     attrs = from_json(unquote(fields["prismask provenance"])) if kind else _facts(fields)

@@ -25,7 +25,9 @@ def read(path: Path) -> Contents:
         shape, dtype = array_header(file, path)
         check_claim(path, array_bytes(shape, dtype), file_size(path) - file.tell(), "the array")
     name = path.stem
-    variable = Variable(name, shape, str(dtype), partial(_read, path), note=note_for(dtype))
+    variable = Variable(
+        name, shape, str(dtype), partial(_read, path), note=note_for(dtype), is_named=False
+    )
     return Contents(str(path), "NPY", {name: variable})
 
 

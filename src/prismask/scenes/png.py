@@ -23,7 +23,9 @@ def read(path: Path) -> Contents:
     note = "" if colour in (0, 4) else f"{_COLOUR_TYPES[colour]}: convert it to grey"
     note = _shortened(depth, colour) or note
     dtype = f"{depth}-bit {_COLOUR_TYPES[colour]}"
-    variable = Variable(path.stem, (height, width), dtype, partial(_grey, path), note=note)
+    variable = Variable(
+        path.stem, (height, width), dtype, partial(_grey, path), note=note, is_named=False
+    )
     return Contents(str(path), "PNG", {path.stem: variable})
 
 

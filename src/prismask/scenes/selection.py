@@ -5,7 +5,8 @@ The order in which a file without instructions is understood:
 1. what the file itself says (files written by Prismask state their kind);
 2. the names of its variables (`NAMES`), a cube before a measurement before a mask;
 3. names that merely contain "mask", "meas" or "snapshot"; the variable of a format without names
-   (NPY, ENVI, TIFF, PNG) is called after the file;
+   (NPY, ENVI, TIFF, PNG) is called after the file, and that name counts only as long as nobody
+   says what the file is;
 4. dimensions: the only 3-D array is a cube, else the only 2-D array is a measurement.
 
 Anything else is an error that lists what was found.
@@ -90,12 +91,12 @@ def decide(
         return chosen, kind or spoken or by_size
     wanted: Kind
     for wanted in [kind] if kind else _order(contents):
-        for found in (_known(contents, wanted), _hinted(contents, wanted)):
+        for found in (_known(contents, wanted), _hinted(contents, wanted, kind)):
             if len(found) == 1:
                 return found[0], wanted
     # A 2-D array that nothing calls a mask is a measurement.
     for wanted in [kind] if kind else _order(contents)[:2]:
-        found = _candidates(contents, wanted)
+        found = _candidates(contents, wanted, kind)
         if len(found) == 1:
             return found[0], wanted
         if found:
@@ -152,24 +153,32 @@ def _known(contents: Contents, kind: Kind) -> list[Variable]:
     return []
 
 
-def _hinted(contents: Contents, kind: Kind) -> list[Variable]:
-    return [v for v in _candidates(contents, kind) if name_kind(v.name) == kind]
+def _hinted(contents: Contents, kind: Kind, asked: Kind | None) -> list[Variable]:
+    return [v for v in _candidates(contents, kind, asked) if name_kind(v.name) == kind]
 
 
-def _candidates(contents: Contents, kind: Kind) -> list[Variable]:
+def _candidates(contents: Contents, kind: Kind, asked: Kind | None) -> list[Variable]:
     """Variables that could be of that kind as far as names and dimensions go."""
     if contents.kind not in (None, kind):
         return []
+    is_said = kind in (contents.kind, asked)
     found = [
         variable
         for variable in contents.variables.values()
         if not variable.note
         and len(variable.shape) in DIMENSIONS[kind]
-        and not _is_companion(contents, variable.name)
-        and (contents.kind == kind or name_kind(variable.name) in (None, kind))
+        # `scene1_maskA.tif` is how somebody called a file, not what lies in it.
+        and ((is_said and not variable.is_named) or _may_be(contents, variable.name, kind))
     ]
     # MATLAB stores every number as 1×1 and every list as 1×N: rarely what is meant.
     return [variable for variable in found if 1 not in variable.shape] or found
+
+
+def _may_be(contents: Contents, name: str, kind: Kind) -> bool:
+    """Whether a name does not speak against a kind."""
+    return not _is_companion(contents, name) and (
+        contents.kind == kind or name_kind(name) in (None, kind)
+    )
 
 
 def _is_companion(contents: Contents, name: str) -> bool:
@@ -206,7 +215,7 @@ def _no_choice(contents: Contents, kind: Kind | None) -> str:
     if kind and contents.kind not in (None, kind):
         return f"{start} holds a {contents.kind}, not a {kind}. {found}"
     if contents.kind and len(usable) > 1:
-        return f"{start} holds several. {found} Choose one with variable=… (--variable)."
+        return f"{start} holds several. {found} Choose one with {_option(kind)}."
     dimensions = {len(v.shape) for v in usable}
     if kind and usable and not dimensions & set(DIMENSIONS[kind]):
         sizes = "; ".join(size_text(v.shape) for v in usable[:3])
@@ -217,12 +226,18 @@ def _no_choice(contents: Contents, kind: Kind | None) -> str:
             f"{_advice(max(dimensions))} {found}"
         )
     known = ", ".join(NAMES[kind] if kind else [name for k in KINDS for name in NAMES[k]])
-    several = len(_candidates(contents, kind or "cube")) > 1
+    several = len(_candidates(contents, kind or "cube", kind)) > 1
     trouble = "several arrays could be" if several else "no variable is known as"
     return (
         f"{start}: {trouble} the {kind or 'cube, mask or measurement'} (known names: {known}). "
-        f"{found} Name one with variable=… (--variable)."
+        f"{found} Name one with {_option(kind)}."
     )
+
+
+def _option(kind: Kind | None) -> str:
+    """How one says which variable is meant; beside a snapshot or a scene, masks have their own."""
+    own = "--mask-variable where a command takes --mask, else " if kind == "mask" else ""
+    return f"variable=… ({own}--variable)"
 
 
 def _advice(dimensions: int) -> str:

@@ -50,7 +50,9 @@ def read(path: Path) -> Contents:
         note = "" if len(first.shape) == 2 else "colour: convert it to grey, one page a band"
         note = note if first.dtype is not None and first.dtype.kind in "fiub" else "not numbers"
         dtype = str(first.dtype)
-    variable = Variable(path.stem, shape, dtype, partial(_read, path, flat), note=note)
+    variable = Variable(
+        path.stem, shape, dtype, partial(_read, path, flat), note=note, is_named=False
+    )
     return Contents(
         str(path),
         "TIFF",

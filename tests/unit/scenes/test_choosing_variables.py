@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import spectral
+import tifffile
 from file_examples import IDS, RECORDS, WRITTEN, a_cube, write
+from PIL import Image
 
 from prismask.errors import ConfigError, FormatError, ValuesError
 from prismask.scenes.contents import kind_of
-from prismask.scenes.files import describe, load, load_cube, load_mask
+from prismask.scenes.files import describe, load, load_cube, load_mask, load_measurement
 from prismask.scenes.records import Cube, Mask, Measurement
 
 FLAT, DEEP = np.full((4, 5), 0.25), np.full((3, 4, 5), 0.25)
@@ -63,6 +66,46 @@ def test_a_file_that_says_what_it_is(tmp_path: Path) -> None:
         load_mask(path)
     with pytest.raises(FormatError, match="holds a measurement, not a cube"):
         load_cube(path)
+
+
+@pytest.mark.parametrize("extension", [".npy", ".tif", ".png", ".hdr"])
+def test_a_file_s_name_does_not_count_where_the_kind_is_said(
+    tmp_path: Path, extension: str
+) -> None:
+    def file(stem: str) -> Path:
+        path = tmp_path / f"{stem}{extension}"
+        pixels = np.arange(2, 22, dtype=np.uint8).reshape(4, 5)
+        if extension == ".hdr":
+            spectral.envi.save_image(str(path), pixels[..., None], ext="img", force=True)
+        elif extension == ".npy":
+            np.save(path, pixels)
+        elif extension == ".tif":
+            tifffile.imwrite(path, pixels)
+        else:
+            Image.fromarray(pixels).save(path)
+        return path
+
+    for stem in ("scene01_maskA", "img", "shifted", "snapshot", "x_std"):
+        assert load_measurement(file(stem)).size == (4, 5)
+        assert load_mask(file(stem)).size == (4, 5)
+    assert isinstance(load(file("scene01_maskA")), Mask)  # nobody says otherwise
+    with pytest.raises(FormatError, match="a cube has 3 dimensions"):
+        load_cube(file("img"))
+
+
+def test_a_file_that_says_what_it_is_may_have_any_name(tmp_path: Path) -> None:
+    for stem in ("cube_std", "shifted"):
+        assert isinstance(load(write(a_cube(), tmp_path, stem, ".tif", None)), Cube)
+
+
+def test_names_in_a_file_count_although_the_kind_is_said(tmp_path: Path) -> None:
+    path = npz(tmp_path, snapshot=FLAT)
+    with pytest.raises(
+        FormatError, match=r"--mask-variable where a command takes --mask, else --v"
+    ):
+        load_mask(path)
+    with pytest.raises(FormatError, match=r"Name one with variable=… \(--variable\)"):
+        load_measurement(npz(tmp_path, my_mask=FLAT))
 
 
 def test_error_bars_are_not_cubes(tmp_path: Path) -> None:

@@ -58,7 +58,9 @@ def test_sixteen_bits_are_not_read_as_eight(
 ) -> None:
     # Pillow writes no such file, and reads the upper half of its bits.
     def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
 
     height, width = DEEP.shape
     rows = np.repeat(DEEP[..., None], channels, -1).astype(">u2")
