@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal
 
 from torch import Tensor
@@ -198,6 +199,18 @@ def _quantile(values: Tensor, level: float) -> Tensor:
 
 
 # --- sentences ----------------------------------------------------------------------------------
+
+
+def scale_findings(attrs: Mapping[str, Any]) -> list[Finding]:
+    """A number that might be meant as an exposure, and is not divided out (`noted_scale`)."""
+    scale = attrs.get("scale")
+    if not isinstance(scale, Real) or "scale_rule" in attrs:
+        return []
+    text = (
+        f"the snapshot's attribute scale ({float(scale):.6g}) is not divided out: nothing says "
+        "that it is an exposure. If it is one, note a scale_rule beside it, such as 'given'."
+    )
+    return [Finding("note", text)]
 
 
 def exposure_findings(signal: Tensor, dark: float) -> list[Finding]:

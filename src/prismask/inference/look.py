@@ -14,7 +14,7 @@ from prismask.inference.settings import Settings
 from prismask.inference.strips import throughput
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.noise import estimate_noise
-from prismask.optics.simulate import unscaled
+from prismask.optics.simulate import noted_scale, unscaled
 from prismask.scenes.records import Mask, Measurement
 
 
@@ -43,13 +43,14 @@ def look(
     camera.check_measurement_and_mask(signal[None], aperture)
     checks.check_light(aperture)
     # What people state and are told is in the measurement's own units, all else in the signal's.
-    unit = float(measurement.attrs.get("scale", 1.0))
+    unit = noted_scale(measurement)
     light = throughput(aperture, camera)
     dark = unit * checks.dark_level(signal, light) if settings.dark is None else settings.dark
     found = None
     if settings.registration:
         found = register(signal.to(device), aperture[0].to(device), camera)
-    findings = checks.exposure_findings(signal, dark if settings.dark is None else 0.0)
+    findings = checks.scale_findings(measurement.attrs)
+    findings += checks.exposure_findings(signal, dark if settings.dark is None else 0.0)
     findings += checks.registration_findings(found)
     signal = signal - dark / unit
     if settings.noise_std is not None:

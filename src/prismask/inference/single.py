@@ -101,8 +101,9 @@ def reconstruct(
         it was found then.
     options: of the solver, such as `iterations`.
 
-    The cube is in the scene's units: a scale noted in the measurement is divided out. What was
-    noticed on the way is in `attrs["findings"]`: show it to people.
+    The cube is in the scene's units: a scale noted in the measurement, `scale` with `scale_rule`
+    beside it, is divided out. What was noticed on the way is in `attrs["findings"]`: show it to
+    people.
     """
     network = model if isinstance(model, Reconstructor) else None
     name = None if network is not None or model is None else str(model)

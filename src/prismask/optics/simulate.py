@@ -1,13 +1,16 @@
 """A photograph that never was: cube, mask, camera and sensor give a measurement with its history.
 
 The operator's plain sum over the bands has no natural full scale, so an exposure is chosen and
-written down: `values = sensor(scale · A x)`, with `scale` in the measurement's attributes.
-`unscaled` divides it out again, which is what a reconstruction in the cube's units needs.
+written down: `values = sensor(scale · A x)`, with `scale` and `scale_rule` in the measurement's
+attributes. `unscaled` divides it out again, which is what a reconstruction in the cube's units
+needs.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any, Literal
 
 import torch
@@ -65,10 +68,22 @@ def simulate(
 
 def unscaled(measurement: Measurement) -> Array:
     """The measurement in the cube's units, `values / scale`, `(H, W)`; as is if none is known."""
-    scale = float(measurement.attrs.get("scale", 1.0))
-    if not scale > 0:
-        raise FormatError(f"the measurement's scale is {scale:g}; it must be above 0.")
+    scale = noted_scale(measurement)
     return measurement.values / scale if scale != 1.0 else measurement.values
+
+
+def noted_scale(measurement: Measurement) -> float:
+    """The exposure that `simulate` noted, 1 where none is.
+
+    Other people's files call a map's scale or the size of a pixel so: ours has its rule beside it.
+    """
+    attrs = measurement.attrs
+    if "scale" not in attrs or "scale_rule" not in attrs:
+        return 1.0
+    scale = attrs["scale"]
+    if not isinstance(scale, Real) or not 0 < float(scale) < math.inf:
+        raise FormatError(f"the measurement's scale is {scale!r}; it is a number above 0.")
+    return float(scale)
 
 
 def camera_attrs(camera: CASSI) -> dict[str, Any]:

@@ -84,6 +84,17 @@ def test_the_sentence_about_units_is_true(shot: Measurement, mask: Mask) -> None
         assert np.sqrt(np.mean(left**2)) < 0.1 * np.sqrt(np.mean(light**2))
 
 
+@pytest.mark.parametrize("scale", ["1:5000", 6.5])
+def test_a_foreign_scale_changes_nothing(shot: Measurement, mask: Mask, scale: object) -> None:
+    plain = reconstruct(Measurement(shot.values), mask, CAMERA, method="gap-tv", iterations=1)
+    foreign = Measurement(shot.values, {"scale": scale})
+    cube = reconstruct(foreign, mask, CAMERA, method="gap-tv", iterations=1)
+    assert np.array_equal(cube.values, plain.values)
+    assert cube.attrs["units"] == plain.attrs["units"]
+    told = " ".join(cube.attrs["findings"])
+    assert ("attribute scale (6.5) is not divided out" in told) == (scale == 6.5)
+
+
 # --- noise ---------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ import torch
 from prismask.errors import ConfigError, FormatError, ShapeError
 from prismask.optics.camera import CASSI
 from prismask.optics.sensor import Gaussian, Quantise, Sensor
-from prismask.optics.simulate import camera_from_attrs, simulate, unscaled
+from prismask.optics.simulate import camera_from_attrs, noted_scale, simulate, unscaled
 from prismask.scenes.records import Cube, Mask, Measurement
 
 CAMERA = CASSI.from_step(4, 2)
@@ -110,5 +110,18 @@ def test_what_does_not_fit_is_refused(cube: Cube, mask: Mask) -> None:
         simulate(cube, mask, CAMERA, scale=0.0)
     with pytest.raises(ConfigError, match="'fit' or 'white'"):
         simulate(cube, mask, CAMERA, scale="bright")  # type: ignore[arg-type]
-    with pytest.raises(FormatError):
-        unscaled(Measurement(np.ones((3, 3)), {"scale": 0.0}))
+
+
+@pytest.mark.parametrize("scale", [0.0, -2.0, np.inf, np.nan, "1:5000", None])
+def test_an_exposure_is_a_number_above_0(scale: object) -> None:
+    with pytest.raises(FormatError, match="it is a number above 0"):
+        unscaled(Measurement(np.ones((3, 3)), {"scale": scale, "scale_rule": "given"}))
+
+
+@pytest.mark.parametrize("scale", ["1:5000", 6.5, 0.0])
+def test_a_scale_of_somebody_else_is_no_exposure(scale: object) -> None:
+    foreign = Measurement(np.ones((3, 3)), {"scale": scale})
+    assert noted_scale(foreign) == 1
+    assert np.array_equal(unscaled(foreign), foreign.values)
+    ours = Measurement(foreign.values, {"scale": np.float32(2.0), "scale_rule": "given"})
+    assert np.array_equal(unscaled(ours), foreign.values / 2)
