@@ -11,7 +11,7 @@ from prismask.errors import ConfigError
 def parse_numbers(text: str, option: str) -> tuple[float, ...]:
     """Numbers separated by commas, blanks or lines, from `text` or from the file it names."""
     source = text
-    if re.search(r"[A-Za-z/\\]", text) and Path(text).is_file():
+    if re.search(r"[A-Za-z/\\]", text) and _is_file(text):
         source = _read(Path(text), option)
     words = [word for word in re.split(r"[,;\s]+", source) if word]
     try:
@@ -24,6 +24,13 @@ def parse_numbers(text: str, option: str) -> tuple[float, ...]:
             "450,460.5,470, or the name of a text file that holds them."
         )
     return numbers
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, as a list in 1.0e+02 notation may be
+        return False
 
 
 def _read(path: Path, option: str) -> str:
