@@ -37,13 +37,13 @@ class CameraOptions:
     wavelengths: str | None = None
     """Centre wavelength of each band in nm, as a,b,c or a text file."""
     axis: Axis | None = None
-    """The axis along which the prism disperses. [default: width]"""
+    """The axis along which the prism disperses. [default: what the files say, else width]"""
     design: Design | None = None
-    """One disperser or two. [default: single]"""
+    """One disperser or two. [default: what the files say, else single]"""
 
     @property
     def describes_dispersion(self) -> bool:
-        """Whether any option says where bands land, so that notes in files no longer count."""
+        """Whether any option says where bands land, so that those noted in files do not count."""
         return any(
             option is not None for option in (self.bands, self.step, self.offsets, self.polynomial)
         )
@@ -73,16 +73,18 @@ def build_camera(
     """The camera that the options describe, completed by what the files know.
 
     `bands` and `wavelengths` are those of a cube, `attrs` the notes in a measurement: the camera
-    written there is taken unless an option speaks of the dispersion.
+    written there is taken unless an option speaks of the dispersion. Then it still says what the
+    options leave open: how many bands, at which wavelengths, which way round.
     """
     from prismask.optics.simulate import camera_from_attrs
 
     noted = camera_from_attrs(attrs or {})
-    if noted is not None and not options.describes_dispersion:
-        return replace(
-            noted, axis=options.axis or noted.axis, design=options.design or noted.design
-        )
-    return _described(options, bands, wavelengths)
+    if noted is not None:
+        axis, design = options.axis or noted.axis, options.design or noted.design
+        if not options.describes_dispersion:
+            return replace(noted, axis=axis, design=design)
+        options, bands = replace(options, axis=axis, design=design), bands or noted.bands
+    return _described(options, bands, wavelengths or _noted_wavelengths(attrs or {}))
 
 
 def told_camera(options: CameraOptions, attrs: Mapping[str, Any]) -> CASSI | None:
@@ -91,6 +93,14 @@ def told_camera(options: CameraOptions, attrs: Mapping[str, Any]) -> CASSI | Non
     if not told and "camera_offsets_px" not in attrs:
         return None
     return build_camera(options, attrs=attrs)
+
+
+def _noted_wavelengths(attrs: Mapping[str, Any]) -> Sequence[float] | None:
+    """Wavelengths that a measurement notes; a single one comes back from some formats bare."""
+    noted = attrs.get("wavelengths_nm")
+    listed = list(noted) if isinstance(noted, list | tuple) else [noted]
+    numbers = [float(one) for one in listed if isinstance(one, int | float)]
+    return numbers if len(numbers) == len(listed) else None
 
 
 def _described(
@@ -105,6 +115,8 @@ def _described(
         "--polynomial": options.polynomial,
     }
     given = [name for name, value in ways.items() if value is not None]
+    if options.bands is not None and options.bands < 1:
+        raise ConfigError(f"--bands is {options.bands}; a camera has one band or more.")
     if len(given) > 1:
         raise ConfigError(f"{' and '.join(given)} both describe the dispersion: give one of them.")
     listed = options.wavelength_list()
@@ -115,7 +127,7 @@ def _described(
         coefficients = parse_numbers(options.polynomial, "--polynomial")
         camera = CASSI.from_polynomial(at, coefficients, axis, design)
     else:
-        count = options.bands or (len(listed) if listed else None) or bands or BANDS
+        count = options.bands or len(listed or ()) or bands or len(wavelengths or ()) or BANDS
         step = STEP if options.step is None else options.step
         camera = CASSI.from_step(count, step, axis, design)
     if options.bands is not None and options.bands != camera.bands:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from prismask.apps.camera_options import CameraOptions, build_camera
+from prismask.apps.camera_options import CameraOptions, build_camera, told_camera
 from prismask.apps.numbers import parse_numbers
 from prismask.errors import ConfigError
 from prismask.optics.camera import CASSI
@@ -47,7 +47,22 @@ def test_notes_in_the_snapshot_count_until_an_option_speaks() -> None:
     attrs = camera_attrs(noted)
     assert build_camera(CameraOptions(), attrs=attrs) == noted
     assert build_camera(CameraOptions(axis="width"), attrs=attrs).axis == "width"
-    assert build_camera(CameraOptions(bands=6), attrs=attrs) == CASSI.from_step(6)
+    assert build_camera(CameraOptions(bands=6), attrs=attrs) == CASSI.from_step(
+        6, axis="height", design="dual"
+    )
+
+
+def test_notes_complete_what_an_option_leaves_open() -> None:
+    at = [450.0 + 5 * k for k in range(31)]
+    attrs = {**camera_attrs(CASSI.from_step(31, axis="height")), "wavelengths_nm": at}
+    assert told_camera(CameraOptions(step=1.7), attrs) == CASSI.from_step(31, 1.7, "height")
+    curved = CameraOptions(polynomial="-45,0.1", axis="width")
+    assert told_camera(curved, attrs) == CASSI.from_polynomial(at, (-45, 0.1))
+    # Wavelengths alone say how many bands there are; a foreign text under that name says nothing.
+    assert told_camera(CameraOptions(step=1), {"wavelengths_nm": at}) == CASSI.from_step(31, 1)
+    assert told_camera(CameraOptions(step=1), {"wavelengths_nm": 500.0}) == CASSI.from_step(1, 1)
+    assert told_camera(CameraOptions(step=1), {"wavelengths_nm": "?"}) == CASSI.from_step(BANDS, 1)
+    assert told_camera(CameraOptions(wavelengths="450,460", step=1), attrs).bands == 2
 
 
 @pytest.mark.parametrize(
@@ -57,6 +72,8 @@ def test_notes_in_the_snapshot_count_until_an_option_speaks() -> None:
         (CameraOptions(bands=3, offsets="0,2"), "--bands says 3, but --offsets describes 2"),
         (CameraOptions(bands=3, wavelengths="450,460"), "lists 2 bands, but the camera has 3"),
         (CameraOptions(polynomial="0,1", bands=5), "needs the wavelength of each band"),
+        (CameraOptions(bands=0), "--bands is 0; a camera has one band or more"),
+        (CameraOptions(bands=-3, offsets="0,2"), "--bands is -3"),
         (CameraOptions(offsets="1,two"), "give numbers separated by commas"),
     ],
 )
@@ -73,3 +90,10 @@ def test_numbers_may_come_from_a_file(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="no readable text file"):
         parse_numbers(str(binary), "--wavelengths")
+
+
+def test_a_long_list_is_no_file_name() -> None:
+    listed = tuple(450.0 + k for k in range(300))
+    assert parse_numbers(",".join(f"{w:.6e}" for w in listed), "--wavelengths") == listed
+    with pytest.raises(ConfigError, match="give numbers separated by commas"):
+        parse_numbers("x" * 5000, "--wavelengths")
