@@ -123,6 +123,43 @@ def test_existing_outputs_are_kept(folder: Path, capsys: pytest.CaptureFixture[s
     assert "exists already and was kept" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("out", "sentence"),
+    [
+        ("nowhere/cube.nc", "there is no folder"),
+        ("keep.hdr", "keep.img exists already and was kept"),
+        ("keep.dat", "keep.hdr exists already and was kept"),
+    ],
+)
+def test_outputs_that_cannot_be_written_are_refused_before_the_work(
+    folder: Path, out: str, sentence: str, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    (folder / "keep.img").write_bytes(b"mine")
+    if out == "keep.dat":
+        (folder / "keep.hdr").write_bytes(b"mine")
+
+    def work(*_: object, **__: object) -> None:
+        pytest.fail("this takes minutes")
+
+    monkeypatch.setattr("prismask.inference.single.Reconstruction.run", work)
+    monkeypatch.setattr("prismask.optics.simulate.simulate", work)
+    monkeypatch.setattr("prismask.scenes.files.load", work)
+    (folder / "truth.nc").write_bytes(b"not looked at")
+    for line in (
+        f"reconstruct shots/shot0.nc --mask mask.nc --iterations 1 -o {out}",
+        f"simulate truth.nc --mask mask.nc -o {out}",
+        f"convert mask.nc {out}",
+    ):
+        assert run(line) == 2
+        assert sentence in capsys.readouterr().err
+    assert (folder / "keep.img").read_bytes() == b"mine"
+    (folder / "cubes").mkdir()
+    (folder / "cubes" / "shot0.img").write_bytes(b"mine")
+    assert run("reconstruct shots/shot0.* --mask mask.nc -o cubes --extension hdr") == 1
+    assert "shot0.img exists already and was kept" in capsys.readouterr().out
+
+
 def test_a_place_found_before_is_used_again(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -79,9 +79,9 @@ def calibrate(
     from prismask.models.devices import choose_device
     from prismask.models.trained import trained_camera
     from prismask.models.ways import ways_of
-    from prismask.scenes.atomic import refuse_existing
+    from prismask.scenes.atomic import check_output
 
-    refuse_existing(out, overwrite)
+    check_output(out, overwrite)
     _check(masks, size, samples, noise_std, misplaced)
     model = load_model(weights)
     if ways is not None:

@@ -42,12 +42,10 @@ def convert(
     overwrite
         Replace the target if it exists.
     """
-    from prismask.scenes.atomic import refuse_existing
     from prismask.scenes.files import load, load_cube, load_mask, save
-    from prismask.scenes.formats import format_for_writing
+    from prismask.scenes.formats import check_writable
 
-    format_for_writing(target)
-    refuse_existing(target, overwrite)
+    check_writable(target, overwrite)
     record: Record
     if wavelengths is None:
         record = load(source, kind, variable)

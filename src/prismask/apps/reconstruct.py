@@ -154,10 +154,9 @@ def _one(snapshot: Path, work: SnapshotWork, out: Path) -> None:
     from prismask.apps.reconstruct_job import quick_look_path
     from prismask.inference.folder import Job
     from prismask.scenes.atomic import refuse_existing
-    from prismask.scenes.formats import format_for_writing
+    from prismask.scenes.formats import check_writable
 
-    format_for_writing(out)
-    refuse_existing(out, work.overwrite)
+    check_writable(out, work.overwrite)
     if work.quick_look:
         refuse_existing(quick_look_path(out), work.overwrite)
     with reporter() as report:

@@ -64,17 +64,17 @@ class SnapshotWork:
     def run(self, job: Job, resume: bool = False, progress: Progress | None = None) -> Finished:
         """Load, check, reconstruct, save; `resume` skips what is finished."""
         from prismask.inference.folder import Finished
-        from prismask.scenes.atomic import refuse_existing
         from prismask.scenes.files import load_measurement
+        from prismask.scenes.formats import check_writable
 
         measurement = load_measurement(job.source, self.variable)
         aperture = _mask(self.mask, self.mask_variable, self.run_id)
         ready = _reconstruction(self.settings, self.run_id)
         camera = told_camera(self.camera, measurement.attrs)
-        if resume and not self.overwrite and job.out.exists():
-            if self._is_finished(job.out, ready, measurement, aperture, camera):
-                return Finished(job, "skipped", f"{job.out}: finished before")
-            refuse_existing(job.out)
+        goes_on = resume and not self.overwrite and job.out.exists()
+        if goes_on and self._is_finished(job.out, ready, measurement, aperture, camera):
+            return Finished(job, "skipped", f"{job.out}: finished before")
+        check_writable(job.out, self.overwrite)
         at = self.camera.wavelength_list()
         cube = ready.run(measurement, aperture, camera, at, progress)
         self._save(cube, job.out)

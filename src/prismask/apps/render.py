@@ -54,13 +54,13 @@ def render(
         Replace the picture if it exists.
     """
     from prismask.apps.pictures import write_png
-    from prismask.scenes.atomic import refuse_existing
+    from prismask.scenes.atomic import check_output
     from prismask.scenes.colour import to_srgb
     from prismask.scenes.files import load_cube
 
     if out.suffix.lower() != ".png":
         raise ConfigError(f"--out is {out}; pictures are written as PNG: {out.stem}.png.")
-    refuse_existing(out, overwrite)
+    check_output(out, overwrite)
     factor = _exposure(exposure)
     listed = None if wavelengths is None else parse_numbers(wavelengths, "--wavelengths")
     record = load_cube(cube, variable, listed)

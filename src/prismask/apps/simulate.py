@@ -69,12 +69,10 @@ def simulate(
         Replace the output if it exists.
     """
     from prismask.optics import simulate as optics
-    from prismask.scenes.atomic import refuse_existing
     from prismask.scenes.files import load_cube, load_mask, save
-    from prismask.scenes.formats import format_for_writing
+    from prismask.scenes.formats import check_writable
 
-    format_for_writing(out)
-    refuse_existing(out, overwrite)
+    check_writable(out, overwrite)
     options = camera or CameraOptions()
     stages = build_sensor(sensor or SensorOptions())
     cube = load_cube(scene, variable, options.wavelength_list())

@@ -72,6 +72,12 @@ def write_together(
                 part.unlink(missing_ok=True)
 
 
+def check_output(path: Path, overwrite: bool = False) -> None:
+    """Raise unless a file can be made at `path`: for commands, before their work starts."""
+    _real(path)
+    refuse_existing(path, overwrite)
+
+
 def refuse_existing(path: Path, overwrite: bool = False) -> None:
     """Raise unless something may be written at `path`."""
     if path.is_dir():
@@ -104,7 +110,9 @@ def _real(path: Path) -> Path:
     """Where the bytes go: a link stays a link, its target is what gets replaced."""
     target = path.resolve()
     if not target.parent.is_dir():
-        raise WriteFailedError(f"{path} cannot be written: there is no folder {target.parent}.")
+        raise WriteFailedError(
+            f"{path} cannot be written: there is no folder {target.parent}. Make it first."
+        )
     return target
 
 

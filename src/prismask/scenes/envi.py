@@ -99,11 +99,16 @@ def read(path: Path) -> Contents:
 
 def write(record: Record, path: Path, overwrite: bool) -> None:
     """Write a record as an ENVI pair; `path` is the header or the data file."""
-    header = path.with_suffix(".hdr")
-    data = path.with_suffix(".img") if path.suffix.lower() == ".hdr" else path
-    with write_together([data, header], overwrite=overwrite) as (data_part, header_part):
+    files = data, _ = written(path)
+    with write_together(files, overwrite=overwrite) as (data_part, header_part):
         record.values.astype("<f4", copy=False).tofile(data_part)
         header_part.write_text(_header_text(record, data.name), encoding="utf-8")
+
+
+def written(path: Path) -> tuple[Path, Path]:
+    """Data file and header that `write` makes; `path` is one of them."""
+    data = path.with_suffix(".img") if path.suffix.lower() == ".hdr" else path
+    return data, path.with_suffix(".hdr")
 
 
 def _header_text(record: Record, data_name: str) -> str:

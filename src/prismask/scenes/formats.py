@@ -1,7 +1,8 @@
 """The list of file formats, and how one is recognised by content.
 
 A format is a module with `read(path) -> Contents` and, if it can be written,
-`write(record, path, overwrite)`. Adding one takes that module and one line in `FORMATS`. Modules
+`write(record, path, overwrite)`; one that writes other files than `path` says which with
+`written(path)`. Adding one takes that module and one line in `FORMATS`. Modules
 are imported when first used, because some bring heavy parts along.
 """
 
@@ -16,7 +17,7 @@ from typing import cast
 from prismask.checks import nearest
 from prismask.errors import DataMissingError, FormatError
 from prismask.scenes import sniffing
-from prismask.scenes.atomic import OLD_SUFFIX, is_leftover, kept_from_swap
+from prismask.scenes.atomic import OLD_SUFFIX, check_output, is_leftover, kept_from_swap
 from prismask.scenes.contents import Contents, reading
 from prismask.scenes.records import Record
 
@@ -47,6 +48,11 @@ class Format:
     def write(self, record: Record, path: Path, overwrite: bool) -> None:
         """Write a record."""
         import_module(f"prismask.scenes.{self.module}").write(record, path, overwrite)
+
+    def written(self, path: Path) -> tuple[Path, ...]:
+        """The files that `write` makes for `path`."""
+        module = import_module(f"prismask.scenes.{self.module}")
+        return tuple(module.written(path)) if hasattr(module, "written") else (path,)
 
 
 _NO_BAR = ("std",)
@@ -130,6 +136,14 @@ def format_for_writing(path: Path, name: str | None = None) -> Format:
     known = sorted({ext for candidate in writable.values() for ext in candidate.extensions})
     came = f"extension {extension!r}" if extension else "no extension"
     raise FormatError(f"{path} has {came}; files are written as {', '.join(known)}.")
+
+
+def check_writable(path: Path, overwrite: bool = False) -> Format:
+    """The format to write, after raising unless all of its files can be made at `path`."""
+    chosen = format_for_writing(path)
+    for file in chosen.written(path):
+        check_output(file, overwrite)
+    return chosen
 
 
 def _missing(path: Path) -> str:
