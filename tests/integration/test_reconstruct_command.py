@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from prismask.apps import cli
+from prismask.inference.single import Reconstruction
 from prismask.models.registry import create_model
 from prismask.models.weights import read_record, save_weights
 from prismask.optics.camera import CASSI
@@ -25,7 +28,7 @@ from prismask.optics.randomness import seeded
 from prismask.optics.simulate import simulate
 from prismask.scenes.files import load_cube, save
 from prismask.scenes.random_scenes import random_scene
-from prismask.scenes.records import Mask, Measurement
+from prismask.scenes.records import Cube, Mask, Measurement
 
 BANDS, SIZE = 28, (32, 40)
 CAMERA = CASSI.from_step(BANDS)
@@ -218,10 +221,55 @@ def test_finished_is_what_was_made_the_same_way(
     assert "2 finished before; 1 failed" in capsys.readouterr().out
 
 
+def test_pictures_that_are_missing_are_drawn_from_finished_cubes(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "reconstruct shots --mask mask.nc -o cubes --iterations 1"
+    assert run(f"{line} --no-quick-look") == 0
+    assert not list((folder / "cubes").glob("*.png"))
+    cubes = {path: path.read_bytes() for path in (folder / "cubes").glob("*.nc")}
+    capsys.readouterr()
+    assert run(line) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "3 finished before"
+    pictures = {path: path.read_bytes() for path in (folder / "cubes").glob("*.quicklook.png")}
+    assert len(pictures) == 3
+    assert cubes == {path: path.read_bytes() for path in cubes}
+    assert run(f"{line} --overwrite") == 0
+    assert pictures == {path: path.read_bytes() for path in pictures}, "the same as the run's own"
+
+
+@pytest.mark.parametrize("iterations", [1, 2])
+def test_another_process_that_is_faster(
+    folder: Path, iterations: int, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    line = "reconstruct shots --mask mask.nc --iterations"
+    assert run(f"{line} {iterations} -o others") == 0
+    capsys.readouterr()
+    plain = Reconstruction.run
+
+    def slow(self: Reconstruction, *args: Any) -> Cube:
+        cube = plain(self, *args)
+        for path in (folder / "others").iterdir():
+            shutil.copy(path, folder / "cubes")
+        return cube
+
+    monkeypatch.setattr(Reconstruction, "run", slow)
+    made_alike = iterations == 1
+    assert run(f"{line} 1 -o cubes") == (0 if made_alike else 1)
+    told = capsys.readouterr()
+    assert told.out.splitlines()[0] == ("3 finished before" if made_alike else "3 failed")
+    assert ("finished meanwhile by another process" in told.err) == made_alike
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
         ("reconstruct shots --mask mask.nc -o mask.nc", "is a file"),
+        (
+            "reconstruct shots --mask mask.nc -o cubes --extension npy",
+            "give --extension dat, hdr, img, mat, nc, nc4, npz, tif, tiff",
+        ),
         ("reconstruct shots --mask mask.nc -o shots", "is the folder of the snapshots"),
         ("reconstruct shots --mask mask.nc -o cubes --extension jpg", "files are written as"),
         ("reconstruct empty*.nc --mask mask.nc -o cubes", "no file matches"),

@@ -175,14 +175,13 @@ def _many(
     dask: str | None,
 ) -> int:
     from prismask.inference.folder import find_snapshots, plan, run_jobs
-    from prismask.scenes.formats import format_for_writing
 
     if out.exists() and not out.is_dir():
         raise OutputExistsError(f"{out} is a file; several snapshots need a folder for -o.")
     jobs = plan(find_snapshots(given, [work.mask]), out, extension)
     if any(job.source.parent.resolve() == out.resolve() for job in jobs):
         raise ConfigError(f"{out} is the folder of the snapshots: give the cubes another one.")
-    format_for_writing(jobs[0].out)
+    _refuse_forgetful(jobs[0].out)
     if workers == 1 and dask is None:
         # Here it is needed anyway: what is wrong for all snapshots is then told once.
         work.prepare()
@@ -191,6 +190,19 @@ def _many(
         sent = work if dask is None else work.absolute()
         finished = run_jobs(jobs, sent, workers, _tell, dask)
     return _account(finished)
+
+
+def _refuse_forgetful(out: Path) -> None:
+    """Refuse a format without history: nobody could tell afterwards which cubes are finished."""
+    from prismask.scenes.formats import extensions_that_keep, format_for_writing
+
+    chosen = format_for_writing(out)
+    if "attrs" in chosen.loses:
+        kept = ", ".join(ending.removeprefix(".") for ending in extensions_that_keep("attrs"))
+        raise ConfigError(
+            f"{chosen.title} does not keep how a cube was made, by which a folder knows what is "
+            f"finished: give --extension {kept}, and `prismask convert` the cubes afterwards."
+        )
 
 
 @contextmanager

@@ -63,6 +63,7 @@ class SnapshotWork:
 
     def run(self, job: Job, resume: bool = False, progress: Progress | None = None) -> Finished:
         """Load, check, reconstruct, save; `resume` skips what is finished."""
+        from prismask.errors import OutputExistsError
         from prismask.inference.folder import Finished
         from prismask.scenes.files import load_measurement
         from prismask.scenes.formats import check_writable
@@ -71,36 +72,40 @@ class SnapshotWork:
         aperture = _mask(self.mask, self.mask_variable, self.run_id)
         ready = _reconstruction(self.settings, self.run_id)
         camera = told_camera(self.camera, measurement.attrs)
-        goes_on = resume and not self.overwrite and job.out.exists()
-        if goes_on and self._is_finished(job.out, ready, measurement, aperture, camera):
+        recipe = None
+        if resume and not self.overwrite:
+            recipe = self._recipe(ready, measurement, aperture, camera)
+        if _is_made_by(recipe, job.out):
+            self._add_picture(job.out)
             return Finished(job, "skipped", f"{job.out}: finished before")
         check_writable(job.out, self.overwrite)
         at = self.camera.wavelength_list()
         cube = ready.run(measurement, aperture, camera, at, progress)
-        self._save(cube, job.out)
+        try:
+            self._save(cube, job.out)
+        except OutputExistsError:
+            # Another process was faster; what it made the same way is as good.
+            if not _is_made_by(recipe, job.out):
+                raise
+            return Finished(job, "skipped", f"{job.out}: finished meanwhile by another process")
         return Finished(job, "done", _summary(job.out, cube), _remarks(cube), _seconds(cube))
 
-    def _is_finished(
-        self,
-        out: Path,
-        ready: Reconstruction,
-        measurement: Measurement,
-        mask: Mask,
-        camera: CASSI | None,
-    ) -> bool:
-        from prismask.errors import PrismaskError
+    def _recipe(
+        self, ready: Reconstruction, measurement: Measurement, mask: Mask, camera: CASSI | None
+    ) -> str:
         from prismask.inference.single import find_wavelengths
-        from prismask.scenes.formats import identify
 
         camera, _ = ready.camera_for(measurement, mask, camera)
         at, _ = find_wavelengths(measurement, camera, self.camera.wavelength_list())
-        try:
-            attrs = identify(out).read(out).attrs or {}
-        except PrismaskError:
-            return False
+        return ready.recipe(measurement, mask, camera, at)
+
+    def _add_picture(self, out: Path) -> None:
+        """The picture of a finished cube, if it was deleted or not wanted the first time."""
+        from prismask.apps.pictures import write_png
+        from prismask.scenes.files import load_cube
+
         if self.quick_look and not quick_look_path(out).exists():
-            return False
-        return attrs.get("recipe") == ready.recipe(measurement, mask, camera, at)
+            write_png(quick_look(load_cube(out)), quick_look_path(out), overwrite=True)
 
     def _save(self, cube: Cube, out: Path) -> None:
         from prismask.apps.pictures import write_png
@@ -142,6 +147,20 @@ def _mask(path: Path, variable: str | None, run_id: str) -> Mask:
     from prismask.scenes.files import load_mask
 
     return load_mask(path, variable)
+
+
+def _is_made_by(recipe: str | None, out: Path) -> bool:
+    """Whether a cube is there and everything that decides the result was the same."""
+    from prismask.errors import PrismaskError
+    from prismask.scenes.formats import identify
+
+    if recipe is None or not out.exists():
+        return False
+    try:
+        attrs = identify(out).read(out).attrs or {}
+    except PrismaskError:
+        return False
+    return attrs.get("recipe") == recipe
 
 
 def _summary(out: Path, cube: Cube) -> str:

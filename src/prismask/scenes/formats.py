@@ -138,6 +138,12 @@ def format_for_writing(path: Path, name: str | None = None) -> Format:
     raise FormatError(f"{path} has {came}; files are written as {', '.join(known)}.")
 
 
+def extensions_that_keep(what: str) -> list[str]:
+    """Extensions of the formats that are written and do not lose `what`."""
+    keeping = [candidate for candidate in FORMATS if what not in candidate.loses]
+    return sorted({extension for candidate in keeping for extension in candidate.extensions})
+
+
 def check_writable(path: Path, overwrite: bool = False) -> Format:
     """The format to write, after raising unless all of its files can be made at `path`."""
     chosen = format_for_writing(path)
