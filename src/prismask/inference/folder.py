@@ -17,6 +17,7 @@ from prismask.errors import ConfigError, DataMissingError, PrismaskError
 from prismask.parallel.crew import Crew, run_tasks
 from prismask.parallel.stream import Outcome
 from prismask.scenes.atomic import is_leftover
+from prismask.scenes.formats import stored
 
 READABLE = (
     ".nc", ".nc4", ".mat", ".npy", ".npz", ".tif", ".tiff", ".png", ".hdr", ".h5", ".hdf5",
@@ -55,8 +56,11 @@ Report = Callable[[Finished, int, int, float], None]
 
 
 def find_snapshots(given: Sequence[Path], leave_out: Sequence[Path] = ()) -> list[Path]:
-    """The files behind names, folders and patterns (`shots/*.mat`), each once, in order."""
-    excluded = {path.resolve() for path in leave_out}
+    """The files behind names, folders and patterns (`shots/*.mat`), each once, in order.
+
+    leave_out: files that are no snapshots, such as the mask, with all that belongs to them.
+    """
+    excluded = {file.resolve() for path in leave_out for file in stored(path)}
     found: dict[Path, Path] = {}
     for path in given:
         for one in _expand(path):

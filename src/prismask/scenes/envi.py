@@ -71,7 +71,7 @@ class Layout(NamedTuple):
 
 def read(path: Path) -> Contents:
     """What an ENVI pair holds; either of the two files may be given."""
-    header, data = _pair(path)
+    header, data = stored(path)
     fields = parse_header(header)
     layout = _layout(header, fields)
     claimed = layout.offset + math.prod(layout.shape) * layout.dtype.itemsize
@@ -111,6 +111,25 @@ def written(path: Path) -> tuple[Path, Path]:
     return data, path.with_suffix(".hdr")
 
 
+def stored(path: Path) -> tuple[Path, Path]:
+    """Header and data file, from either."""
+    if path.suffix.lower() != ".hdr" and (beside := header_beside(path)):
+        return beside, path
+    stated = parse_header(path).get("prismask data file", "")
+    names = [stated] if stated == Path(stated).name and stated else []
+    # `scene.img.hdr` belongs to `scene.img`, `scene.hdr` to `scene.img`, `scene.dat` …
+    for extension in ENVI_DATA:
+        names += [path.stem + extension, path.stem + extension.upper()]
+    for name in names:
+        data = path.with_name(name)
+        if data.is_file() and data != path:
+            return path, data
+    raise DataMissingError(
+        f"{path} is an ENVI header, but its data file is not beside it. Looked for "
+        f"{', '.join(dict.fromkeys(names))}."
+    )
+
+
 def _header_text(record: Record, data_name: str) -> str:
     values = record.values
     bands = 1 if values.ndim == 2 else values.shape[0]
@@ -138,25 +157,6 @@ def _header_text(record: Record, data_name: str) -> str:
         lines.append("wavelength units = Nanometers")
         lines.append(f"wavelength = {{{', '.join(repr(float(w)) for w in wavelengths)}}}")
     return "\n".join([*lines, "byte order = 0", ""])
-
-
-def _pair(path: Path) -> tuple[Path, Path]:
-    """Header and data file, from either."""
-    if path.suffix.lower() != ".hdr" and (beside := header_beside(path)):
-        return beside, path
-    stated = parse_header(path).get("prismask data file", "")
-    names = [stated] if stated == Path(stated).name and stated else []
-    # `scene.img.hdr` belongs to `scene.img`, `scene.hdr` to `scene.img`, `scene.dat` …
-    for extension in ENVI_DATA:
-        names += [path.stem + extension, path.stem + extension.upper()]
-    for name in names:
-        data = path.with_name(name)
-        if data.is_file() and data != path:
-            return path, data
-    raise DataMissingError(
-        f"{path} is an ENVI header, but its data file is not beside it. Looked for "
-        f"{', '.join(dict.fromkeys(names))}."
-    )
 
 
 def _layout(header: Path, fields: dict[str, str]) -> Layout:

@@ -1,9 +1,9 @@
 """The list of file formats, and how one is recognised by content.
 
 A format is a module with `read(path) -> Contents` and, if it can be written,
-`write(record, path, overwrite)`; one that writes other files than `path` says which with
-`written(path)`. Adding one takes that module and one line in `FORMATS`. Modules
-are imported when first used, because some bring heavy parts along.
+`write(record, path, overwrite)`; one of several files says which with `stored(path)` for those
+that are there and `written(path)` for those that `write` makes. Adding one takes that module and
+one line in `FORMATS`. Modules are imported when first used, because some bring heavy parts along.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from prismask.checks import nearest
-from prismask.errors import DataMissingError, FormatError
+from prismask.errors import DataMissingError, FormatError, PrismaskError
 from prismask.scenes import sniffing
 from prismask.scenes.atomic import OLD_SUFFIX, check_output, is_leftover, kept_from_swap
 from prismask.scenes.contents import Contents, reading
@@ -42,17 +42,25 @@ class Format:
     def read(self, path: Path) -> Contents:
         """What the file holds."""
         with reading(path, self.title):
-            module = import_module(f"prismask.scenes.{self.module}")
-            return cast(Contents, module.read(path))
+            return cast(Contents, self._code().read(path))
 
     def write(self, record: Record, path: Path, overwrite: bool) -> None:
         """Write a record."""
-        import_module(f"prismask.scenes.{self.module}").write(record, path, overwrite)
+        self._code().write(record, path, overwrite)
+
+    def stored(self, path: Path) -> tuple[Path, ...]:
+        """The files that hold what is at `path`, itself among them."""
+        with reading(path, self.title):
+            code = self._code()
+            return tuple(code.stored(path)) if hasattr(code, "stored") else (path,)
 
     def written(self, path: Path) -> tuple[Path, ...]:
         """The files that `write` makes for `path`."""
-        module = import_module(f"prismask.scenes.{self.module}")
-        return tuple(module.written(path)) if hasattr(module, "written") else (path,)
+        code = self._code()
+        return tuple(code.written(path)) if hasattr(code, "written") else (path,)
+
+    def _code(self) -> Any:
+        return import_module(f"prismask.scenes.{self.module}")
 
 
 _NO_BAR = ("std",)
@@ -115,6 +123,14 @@ def identify(path: Path) -> Format:
     raise FormatError(
         f"{path} starts with '{start}', which no known format does. {hint} Tried: {tried}."
     )
+
+
+def stored(path: Path) -> tuple[Path, ...]:
+    """The files that hold what is at `path`; of one that cannot be read, itself alone."""
+    try:
+        return identify(path).stored(path)
+    except PrismaskError:
+        return (path,)
 
 
 def format_for_writing(path: Path, name: str | None = None) -> Format:

@@ -6,10 +6,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from prismask.errors import ConfigError, DataMissingError, FormatError
 from prismask.inference.folder import Finished, Job, find_snapshots, is_many, plan, run_jobs
+from prismask.scenes.files import save
+from prismask.scenes.records import Mask, Measurement
 
 
 @pytest.fixture
@@ -26,6 +29,15 @@ def shots(tmp_path: Path) -> Path:
 def test_a_folder_gives_its_snapshots(shots: Path) -> None:
     found = find_snapshots([shots], leave_out=[shots / "mask.mat"])
     assert [path.name for path in found] == ["a.nc", "b.mat"]
+
+
+@pytest.mark.parametrize("given", ["mask.img", "mask.hdr"])
+def test_both_files_of_a_mask_are_left_out(tmp_path: Path, given: str) -> None:
+    save(Mask(np.ones((3, 4))), tmp_path / "mask.hdr")
+    save(Measurement(np.ones((3, 4))), tmp_path / "shot.hdr")
+    for where in (tmp_path, tmp_path / "*.*"):
+        found = find_snapshots([where], leave_out=[tmp_path / given])
+        assert {path.stem for path in found} == {"shot"}
 
 
 def test_patterns_and_names_together(shots: Path, monkeypatch: pytest.MonkeyPatch) -> None:
