@@ -1,6 +1,7 @@
 """Multi-page TIFF: one page a band, wavelengths and provenance as JSON in the description.
 
-Keeps values, wavelengths, kind and provenance; no error bar. Needs the extra `io` (tifffile).
+Keeps values, wavelengths, kind and provenance; no error bar. Needs the extra `io` (tifffile,
+and imagecodecs for compressions other than deflate).
 """
 
 from __future__ import annotations
@@ -163,7 +164,15 @@ def _about(description: str) -> dict[str, Any]:
 
 def _read(path: Path, flat: bool) -> NDArray[Any]:
     with _tifffile().TiffFile(path) as file:
-        planes = [page.asarray() for page in file.pages]
+        try:
+            planes = [page.asarray() for page in file.pages]
+        except ValueError as problem:
+            if "imagecodecs" not in str(problem):
+                raise
+            raise MissingPartError(
+                f"{path} is compressed with {file.pages[0].compression.name}, which needs "
+                "imagecodecs: pip install 'prismask[io]'. Or save it uncompressed or with deflate."
+            ) from problem
     return np.asarray(planes[0] if flat else np.stack(planes))
 
 

@@ -155,3 +155,26 @@ def test_tiff_without_tifffile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "tifffile", None)
     with pytest.raises(MissingPartError, match=r"pip install 'prismask\[io\]'"):
         load(path)
+
+
+@pytest.mark.parametrize("compression", ["tiff_lzw", "group4"])
+def test_compressed_tiff_with_imagecodecs(tmp_path: Path, compression: str) -> None:
+    pytest.importorskip("imagecodecs", reason="the extra io is not installed")
+    pixels = GREY > 128
+    path = tmp_path / "image.tif"
+    Image.fromarray(pixels).save(path, compression=compression)
+    assert np.array_equal(load_mask(path).values, pixels.astype(np.float32))
+
+
+def test_compressed_tiff_without_imagecodecs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "image.tif"
+    Image.fromarray(GREY).save(path, compression="tiff_lzw")
+
+    def asarray(page: Any) -> None:
+        raise ValueError(f"{page.compression!r} requires the 'imagecodecs' package")
+
+    monkeypatch.setattr(tifffile.TiffPage, "asarray", asarray)
+    with pytest.raises(MissingPartError, match=r"compressed with LZW.*imagecodecs.*prismask\[io\]"):
+        load_mask(path)
