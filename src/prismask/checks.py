@@ -28,6 +28,11 @@ def size_text(shape: Iterable[int]) -> str:
     return "×".join(str(int(n)) for n in shape)
 
 
+def two_digits(number: float) -> str:
+    """`0.0123` → `0.012`, and `99.7` → `100`, which `.2g` writes as `1e+02`."""
+    return f"{float(f'{number:.2g}'):g}"
+
+
 def check_shape(array: HasShape, spec: tuple[str | int, ...], name: str) -> None:
     """Raise `ShapeError` unless `array` has the dimensions of `spec`."""
     shape = tuple(int(n) for n in array.shape)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from prismask.checks import size_text
+from prismask.checks import size_text, two_digits
 from prismask.errors import ShapeError, ValuesError
 from prismask.inference.registration import Registration
 from prismask.optics.camera import CASSI
@@ -221,8 +221,8 @@ def exposure_findings(signal: Tensor, dark: float) -> list[Finding]:
         found.append(
             Finding(
                 "warning",
-                f"{100 * share:.2g} % of the snapshot's pixels are at its largest value: it is "
-                "overexposed, and spectra there are too dark. Expose for less.",
+                f"{two_digits(100 * share)} % of the snapshot's pixels are at its largest value: "
+                "it is overexposed, and spectra there are too dark. Expose for less.",
             )
         )
     if dark:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from prismask.checks import two_digits
 from prismask.inference.strips import project
 from prismask.optics.camera import CASSI
 
@@ -35,9 +36,10 @@ class Residual:
 
     def text(self) -> str:
         """One line for the person."""
-        line = f"residual {self.rms:.3g} rms, {100 * self.relative:.2g} % of the signal"
+        line = f"residual {self.rms:.3g} rms, {two_digits(100 * self.relative)} % of the signal"
         if self.over_noise is not None:
-            line += f", {self.over_noise:.2g} × the noise ({self.noise_std:.2g}, {self.noise_from})"
+            times = two_digits(self.over_noise)
+            line += f", {times} × the noise ({self.noise_std:.2g}, {self.noise_from})"
         return line
 
 

@@ -8,7 +8,7 @@ import torch
 from prismask.errors import ShapeError
 from prismask.inference import checks
 from prismask.inference.registration import Registration
-from prismask.inference.selfcheck import reproject
+from prismask.inference.selfcheck import Residual, reproject
 from prismask.inference.strips import project, throughput
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
@@ -98,6 +98,12 @@ def test_saturation_is_noticed() -> None:
     [finding] = checks.exposure_findings(clipped, 0.0)
     assert finding.weight == "warning"
     assert "2 % of the snapshot's pixels are at its largest value" in finding.text
+
+
+def test_a_frame_that_is_clipped_everywhere_says_so_in_plain_numbers() -> None:
+    [finding] = checks.exposure_findings(torch.ones(20, 26), 0.0)
+    assert finding.text.startswith("100 % of the snapshot's pixels")
+    assert "120 % of the signal, 340 × the noise" in Residual(1.0, 1.2, 1 / 340, "given").text()
 
 
 def test_the_one_brightest_pixel_of_a_small_frame_is_not_clipped() -> None:
