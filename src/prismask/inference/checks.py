@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from prismask.checks import size_text, two_digits
@@ -21,6 +23,7 @@ from prismask.optics.camera import CASSI
 from prismask.optics.shear import whole_step
 from prismask.optics.simulate import camera_from_attrs
 from prismask.scenes.defaults import STEP
+from prismask.scenes.records import Mask
 
 LEAST_BANDS, MOST_BANDS = 8, 64
 """Band counts that are taken from the sizes alone; anything else has to be said."""
@@ -38,6 +41,10 @@ TYPICAL_LEVEL = 0.45
 """Bright parts (99.5 %) of y / Σ shear(m) in the scenes that networks are trained on."""
 KNOWN_LEVELS = (0.1, 1.3)
 """Range of that number which networks have seen; outside it snapshots are brought to typical."""
+
+MISPLACED_PLANE, LEAST_MISPLACED_NM = 0.5, 1.0
+"""Distance of a mask's plane from its band, in steps from band to band and in nm, from which
+somebody has mixed something up."""
 
 Weight = Literal["note", "warning"]
 
@@ -234,6 +241,23 @@ def exposure_findings(signal: Tensor, dark: float) -> list[Finding]:
             )
         )
     return found
+
+
+def plane_findings(mask: Mask, at: NDArray[np.float64] | None) -> list[Finding]:
+    """Planes of a mask that state clearly other wavelengths than those of the camera's bands."""
+    planes = mask.wavelengths
+    if planes is None or at is None or len(planes) != len(at):
+        return []
+    spacing = float(np.ptp(at)) / max(1, len(at) - 1)
+    off = float(np.abs(planes - at).max())
+    if off <= max(MISPLACED_PLANE * spacing, LEAST_MISPLACED_NM):
+        return []
+    text = (
+        f"the mask's planes are for {planes[0]:g} to {planes[-1]:g} nm, the bands lie at "
+        f"{at[0]:g} to {at[-1]:g} nm: they are {off:.3g} nm apart, and are taken in their order. "
+        "Give the bands' own wavelengths with --wavelengths, or a mask of theirs."
+    )
+    return [Finding("warning", text)]
 
 
 def registration_findings(found: Registration | None) -> list[Finding]:

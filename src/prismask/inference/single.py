@@ -228,6 +228,7 @@ class Reconstruction:
                 residual,
                 [
                     *guessed,
+                    *checks.plane_findings(mask, at),
                     *looked.findings,
                     *changed,
                     *aligned.findings,

@@ -55,6 +55,16 @@ def test_the_scale_of_the_exposure_does_not_matter() -> None:
     np.testing.assert_allclose(dim.values, bright.values, atol=1e-4)
 
 
+def test_a_mask_for_other_wavelengths_is_told() -> None:
+    scene = _scene()
+    planes = np.repeat(_mask().values[None], 6, 0)
+    right, wrong = (Mask(planes, scene.wavelengths + moved) for moved in (1.0, 60.0))
+    snapshot = simulate(scene, right, CAMERA)
+    for mask in (right, wrong):
+        findings = " ".join(reconstruct(snapshot, mask, iterations=1).attrs["findings"])
+        assert ("the mask's planes are for 510 to 710 nm" in findings) == (mask is wrong)
+
+
 def test_where_wavelengths_come_from() -> None:
     mask = _mask((8, 8))
     plain = Measurement(np.random.default_rng(0).random((8, 13)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -15,6 +16,7 @@ from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.optics.simulate import camera_attrs
 from prismask.scenes.random_scenes import random_scene
+from prismask.scenes.records import Mask
 
 CAMERA = CASSI.from_step(12)
 GRID = tuple(450.0 + 18 * k for k in range(12))
@@ -167,6 +169,23 @@ def test_what_is_said_about_the_mask() -> None:
     assert "better flipped left-right (score 30 instead of 2)" in flipped
     longer = text(Registration(20, 30, "as given", (0, 8), 57, 46))
     assert "found over 57 px" in longer
+
+
+@pytest.mark.parametrize(("moved", "told"), [(0.0, False), (4.0, False), (6.0, True), (50.0, True)])
+def test_planes_of_other_wavelengths_are_told(moved: float, told: bool) -> None:
+    at = np.linspace(450, 550, 11)
+    found = checks.plane_findings(Mask(np.ones((11, 3, 4)), at + moved), at)
+    assert bool(found) == told
+    if told:
+        assert found[0].weight == "warning"
+        assert f"450 to 550 nm: they are {moved:g} nm apart" in found[0].text
+
+
+def test_planes_without_wavelengths_say_nothing() -> None:
+    at = np.linspace(450, 550, 11)
+    assert not checks.plane_findings(Mask(np.ones((11, 3, 4))), at)
+    assert not checks.plane_findings(Mask(np.ones((3, 4))), at)
+    assert not checks.plane_findings(Mask(np.ones((11, 3, 4)), at + 50), None)
 
 
 # --- the camera in strips, residual -------------------------------------------------------
