@@ -116,6 +116,11 @@ def named_contents(
     return Contents(str(path), title, variables, ours, "nm", attrs, kind)
 
 
+def own_name(name: str) -> str:
+    """`entry/data/Img` → `img`: the groups of HDF5 say nothing about what an array is."""
+    return name.rpartition("/")[2].lower()
+
+
 def kind_of(record: Record) -> Kind:
     """The kind of a record."""
     if isinstance(record, Cube):

@@ -135,7 +135,7 @@ def _facts(contents: Contents, summary: dict[str, Any]) -> Listed | None:
     with reading(contents.source, contents.format):
         values = variable.to_fraction(variable.read())
         if values.ndim == 3 and kind != "measurement":
-            listed = find_wavelengths(contents, values.shape, variable.band_axis)
+            listed = find_wavelengths(contents, variable, values.shape)
         bands = None if listed is None else len(listed.values)
         values = bands_first(values, variable.band_axis, bands)
     finite = values[np.isfinite(values)]

@@ -23,7 +23,16 @@ from numpy.typing import NDArray
 
 from prismask.checks import nearest, size_text
 from prismask.errors import FormatError, ShapeError
-from prismask.scenes.contents import KINDS, PARTS, Contents, Kind, Listed, Variable, reading
+from prismask.scenes.contents import (
+    KINDS,
+    PARTS,
+    Contents,
+    Kind,
+    Listed,
+    Variable,
+    own_name,
+    reading,
+)
 from prismask.scenes.records import Cube, Mask, Measurement, Record
 from prismask.scenes.wavelengths import WAVELENGTH_NAMES, find_wavelengths, in_nanometres
 
@@ -70,7 +79,7 @@ def make_record(
         if values.ndim == 3 and wavelengths is not None:
             listed = Listed("", wavelengths, "nm")
         elif values.ndim == 3:
-            listed = find_wavelengths(contents, values.shape, chosen.band_axis)
+            listed = find_wavelengths(contents, chosen, values.shape)
         bands = None if listed is None else len(listed.values)
         values = bands_first(values, chosen.band_axis, bands)
         parts = {part: bands_first(p, chosen.band_axis, bands) for part, p in parts.items()}
@@ -106,7 +115,7 @@ def decide(
 
 def name_kind(name: str) -> Kind | None:
     """The kind that a variable's name speaks for, if any."""
-    word = name.lower()
+    word = own_name(name)
     for kind in KINDS:
         if word in NAMES[kind]:
             return kind
@@ -170,6 +179,8 @@ def _candidates(contents: Contents, kind: Kind, asked: Kind | None) -> list[Vari
         # `scene1_maskA.tif` is how somebody called a file, not what lies in it.
         and ((is_said and not variable.is_named) or _may_be(contents, variable.name, kind))
     ]
+    # What lies in groups is mostly about what does not.
+    found = [variable for variable in found if "/" not in variable.name] or found
     # MATLAB stores every number as 1×1 and every list as 1×N: rarely what is meant.
     return [variable for variable in found if 1 not in variable.shape] or found
 
@@ -185,14 +196,15 @@ def _is_companion(contents: Contents, name: str) -> bool:
     """Wavelengths, error bars, and masks that are sheared already belong to something else."""
     base, _, part = name.rpartition("_")
     return (
-        name.lower() in WAVELENGTH_NAMES
-        or (part in PARTS and (base in contents.variables or base.lower() in NAMES["cube"]))
-        or "shift" in name.lower()
+        own_name(name) in WAVELENGTH_NAMES
+        or (part in PARTS and (base in contents.variables or own_name(base) in NAMES["cube"]))
+        or "shift" in own_name(name)
     )
 
 
 def _named(contents: Contents, variable: str) -> Variable:
-    chosen = contents.variables.get(variable)
+    # HDF5 writes the path of an array with a slash in front.
+    chosen = contents.variables.get(variable) or contents.variables.get(variable.lstrip("/"))
     if chosen is None:
         raise FormatError(
             f"{contents.source} has no variable {variable!r}."

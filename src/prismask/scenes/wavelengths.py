@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from prismask.checks import size_text
 from prismask.errors import PrismaskError
-from prismask.scenes.contents import Contents, Listed
+from prismask.scenes.contents import Contents, Listed, Variable, own_name
 from prismask.scenes.records import check_wavelengths
 from prismask.scenes.units import is_count, to_nanometres, without_units
 
@@ -36,21 +36,25 @@ def may_be_wavelengths(name: str, shape: tuple[int, ...]) -> bool:
 
 
 def find_wavelengths(
-    contents: Contents, shape: tuple[int, ...], band_axis: int = 0
+    contents: Contents, variable: Variable, shape: tuple[int, ...]
 ) -> Listed | None:
-    """The wavelengths of an array of that shape, as the file has them; None if it has none.
+    """The wavelengths of a variable that was read with that shape, as the file has them.
 
-    Of several lists that fit, one along the axis where the format has the bands comes first, then
-    the order of `WAVELENGTH_NAMES` decides; other names come last.
+    None if it has none. Of several lists that fit, one along the axis where the format has the
+    bands comes first, then one in the same group of the file or in none, then the order of
+    `WAVELENGTH_NAMES` decides; other names come last.
     """
     if contents.wavelengths is not None:
         return stated_wavelengths(contents)
-    fitting = [listed for listed in contents.listed if _fits(contents, listed, shape, band_axis)]
+    axis = variable.band_axis
+    fitting = [listed for listed in contents.listed if _fits(contents, listed, shape, axis)]
     return min(
         fitting,
-        key=lambda listed: (len(listed.values) != shape[band_axis], _rank(listed)),
+        key=lambda listed: (
+            len(listed.values) != shape[axis], _distance(listed, variable), _rank(listed)
+        ),
         default=None,
-    )
+    )  # fmt: skip
 
 
 def stated_wavelengths(contents: Contents) -> Listed | None:
@@ -74,8 +78,14 @@ def in_nanometres(listed: Listed, bands: int) -> NDArray[np.float64]:
         ) from problem
 
 
+def _distance(listed: Listed, variable: Variable) -> int:
+    """0: in the variable's own group; 1: in none; 2: in another."""
+    group = listed.name.rpartition("/")[0]
+    return 0 if group == variable.name.rpartition("/")[0] else 1 if not group else 2
+
+
 def _rank(listed: Listed) -> int:
-    name = listed.name.lower()
+    name = own_name(listed.name)
     return WAVELENGTH_NAMES.index(name) if name in WAVELENGTH_NAMES else len(WAVELENGTH_NAMES)
 
 

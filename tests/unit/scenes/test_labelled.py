@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import xarray
@@ -12,7 +14,7 @@ from file_examples import RECORDS, a_cube, same
 
 from prismask.errors import FormatError
 from prismask.scenes.attributes import from_json, plain, to_json
-from prismask.scenes.files import load, load_cube, load_mask
+from prismask.scenes.files import load, load_cube, load_mask, load_measurement
 from prismask.scenes.labelled import from_dataset, to_dataset
 from prismask.scenes.records import Cube
 
@@ -146,3 +148,77 @@ def test_a_coordinate_of_the_bands_with_a_unit_of_length(tmp_path: Path, name: s
     # A name that says wavelength comes first.
     both = dataset.assign_coords(wl=(name, [400.0, 500.0, 700.0]))
     assert from_dataset(both).wavelengths.tolist() == [400, 500, 700]
+
+
+# --- groups --------------------------------------------------------------------------------------
+
+
+def _grouped(path: Path, **arrays: Any) -> Path:
+    with h5py.File(path, "w") as file:
+        for name, values in arrays.items():
+            file[name.replace("__", "/")] = values
+    return path
+
+
+def test_arrays_in_groups_are_found_by_their_path(tmp_path: Path) -> None:
+    img, mask = np.random.default_rng(0).random((3, 4, 5)), np.eye(4, 5)
+    path = _grouped(
+        tmp_path / "x.h5",
+        entry__data__img=img, entry__data__wavelength=[400.0, 500.0, 600.0],
+        measured__mask=mask, entry__title="a text",
+    )  # fmt: skip
+    cube = load_cube(path)
+    np.testing.assert_array_equal(cube.values, img.astype(np.float32))
+    assert cube.wavelengths.tolist() == [400, 500, 600]
+    assert isinstance(load(path), Cube)
+    assert np.array_equal(load_mask(path).values, mask)
+    for name in ("entry/data/img", "/entry/data/img"):
+        assert same(load_cube(path, name), cube)
+    with pytest.raises(FormatError, match=r"Found: entry/data/img \(float64 3×4×5\)"):
+        load_measurement(path)
+
+
+def test_arrays_outside_of_groups_come_first(tmp_path: Path) -> None:
+    path = _grouped(tmp_path / "x.h5", frame=np.eye(4, 5), flags__quality=np.ones((4, 5)))
+    assert np.array_equal(load_measurement(path).values, np.eye(4, 5))
+    assert load_measurement(path, "flags/quality").values.min() == 1
+    two = _grouped(tmp_path / "y.h5", a__cube=np.ones((2, 3, 4)), b__cube=np.ones((2, 3, 4)))
+    with pytest.raises(FormatError, match="several arrays could be the cube"):
+        load_cube(two)
+
+
+def test_wavelengths_of_the_same_group_come_first(tmp_path: Path) -> None:
+    at = {name: [first, first + 10.0] for name, first in (("a", 400.0), ("b", 500.0))}
+    path = _grouped(
+        tmp_path / "x.h5",
+        a__cube=np.ones((2, 3, 4)), a__wl=at["a"], b__cube=np.ones((2, 3, 4)), b__wl=at["b"],
+    )  # fmt: skip
+    for name, expected in at.items():
+        assert load_cube(path, f"{name}/cube").wavelengths.tolist() == expected
+    apart = _grouped(tmp_path / "y.h5", radiance=np.ones((2, 3, 4)), sensor__wavelengths=at["b"])
+    assert load_cube(apart).wavelengths.tolist() == at["b"]
+
+
+def test_packed_numbers_in_a_group(tmp_path: Path) -> None:
+    values = np.round(a_cube().values, 3)
+    dataset = xarray.Dataset({"reflectance": (("y", "x", "band"), values.transpose(1, 2, 0))})
+    encoding = {"reflectance": {"dtype": "int16", "scale_factor": 1e-4, "_FillValue": -1}}
+    path = tmp_path / "x.nc"
+    dataset.to_netcdf(path, engine="h5netcdf", group="level/one", encoding=encoding)
+    np.testing.assert_allclose(load_cube(path).values, values, atol=1e-6)
+
+
+def test_a_group_that_cannot_be_read_leaves_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _grouped(tmp_path / "x.h5", bad__list=[1.0, 2.0], fine__cube=np.ones((2, 3, 4)))
+    plain = xarray.open_dataset
+
+    def picky(*args: Any, group: str, **options: Any) -> xarray.Dataset:
+        if group == "bad":
+            raise ValueError("odd")
+        return plain(*args, group=group, **options)
+
+    monkeypatch.setattr(xarray, "open_dataset", picky)
+    assert load_cube(path).bands == 2
+    assert "the group bad cannot be read and is left out: odd" in caplog.text
