@@ -106,6 +106,23 @@ def test_asked_twice_it_is_closer_and_its_error_bars_as_true(model: Reconstructo
     assert np.mean(scores["twice"]) < np.mean(scores["once"])
 
 
+def test_noise_is_counted_as_in_training(
+    model: Reconstructor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relative to the cube's range: a snapshot is the sum of its bands, scaled by 2 / C."""
+    stds: list[float] = []
+
+    def noted(values: Tensor, std: float, generator: torch.Generator) -> Tensor:
+        stds.append(std)
+        return values
+
+    monkeypatch.setattr("prismask.inference.calibration.add_gaussian", noted)
+    fitting = (Engine(model, CPU, "float32"), scenes(range(100, 104)), masks(2, seed=7), CAMERA)
+    found = calibrate(*fitting, noise_std=(0.03, 0.03))
+    assert stds == pytest.approx([0.03 * CAMERA.bands / 2] * len(stds))
+    assert found["single"]["about"]["noise"] == [0.03, 0.03]
+
+
 def test_error_bars_that_have_seen_wrong_masks_are_wider(model: Reconstructor) -> None:
     fitting = (Engine(model, CPU, "float32"), scenes(range(100, 112)), masks(3, seed=7), CAMERA)
     right, none, wrong = (

@@ -15,6 +15,7 @@ from prismask.inference.intervals import (
     cube_features,
     fit_interval,
 )
+from prismask.models.inputs import network_scale
 from prismask.optics.camera import CASSI
 from prismask.optics.faults import Shift
 from prismask.optics.sensor import add_gaussian
@@ -63,7 +64,8 @@ def calibrate(
     never on both sides of the split. None: each is its own.
     samples: masks drawn from the posterior; above 0 an interval that uses their spread is fitted
     beside the one for a single pass.
-    noise_std: every snapshot gets Gaussian noise of a strength drawn from this range.
+    noise_std: every snapshot gets Gaussian noise of a strength drawn from this range, relative to
+        the cube's range as in training (`data.noise_std`) and evaluation.
     fault: what is wrong with the mask that the network is given; None: nothing.
     """
     if len(scenes) < 2 or len(masks) < 1:
@@ -72,7 +74,8 @@ def calibrate(
             "(one half fits its shape, the other its size) and a mask."
         )
     generator = torch.Generator().manual_seed(seed)
-    about = {"masks": len(masks), "noise_std": list(noise_std), "faults": fault is not None}
+    about = {"masks": len(masks), "noise": list(noise_std), "faults": fault is not None}
+    unit = network_scale(camera.bands)
     kinds = ["single", "sampled"] if samples and engine.can_sample else ["single"]
     pools: dict[str, _Pool] = {kind: _Pool() for kind in kinds}
     total, done = len(scenes) * len(masks), 0
@@ -82,7 +85,7 @@ def calibrate(
             snapshot = camera.forward(scene[None], mask[None])
             low, high = noise_std
             std = low + (high - low) * float(torch.rand((), generator=generator))
-            snapshot = add_gaussian(snapshot, std, generator)[0]
+            snapshot = add_gaussian(snapshot, std / unit, generator)[0]
             given = mask[None] if fault is None else fault(mask[None], generator)
             for kind in kinds:
                 drawn = samples if kind == "sampled" else 0
