@@ -57,8 +57,8 @@ def calibrate(
     samples
         Masks drawn from the posterior, for the interval that goes with --samples; 0: none.
     noise_std
-        Largest noise of the snapshots, relative to the cube's range as in evaluate --noise; each gets
-        a strength between 0 and this.
+        Largest noise of the snapshots, relative to the cube's range as in evaluate --noise; each
+        gets a strength between 0 and this.
     misplaced
         Share of snapshots (0 to 1) whose mask lies up to a pixel beside its calibration, as those
         of real cameras do after a while.
