@@ -8,10 +8,10 @@ import torch
 
 from prismask.inference import checks
 from prismask.inference.checks import Finding
-from prismask.inference.methods import Snapshot
 from prismask.inference.registration import Registration, register
 from prismask.inference.settings import Settings
 from prismask.inference.strips import throughput
+from prismask.inference.view import Snapshot
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.noise import estimate_noise
 from prismask.optics.simulate import noted_scale, unscaled

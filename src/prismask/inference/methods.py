@@ -19,8 +19,7 @@ from prismask.inference.engine import Engine, Estimate
 from prismask.inference.intervals import Interval, cube_features
 from prismask.inference.learned import Learned, learn
 from prismask.inference.settings import Settings
-from prismask.inference.stretching import Stretch
-from prismask.inference.turning import Turn
+from prismask.inference.view import Snapshot, View
 from prismask.models.trained import trained_camera
 from prismask.models.ways import ways_of
 from prismask.optics.camera import CASSI
@@ -31,21 +30,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float32]
 Progress = Callable[[int, int, Mapping[str, Any]], None]
-
-
-@dataclass(frozen=True, eq=False)
-class Snapshot:
-    """A snapshot that has passed the checks; float32 on the CPU."""
-
-    signal: Tensor
-    """`(H, L)` in the cube's units: scale divided out, dark level subtracted."""
-    mask: Tensor
-    """`(1, 1|C, H, W)`."""
-    camera: CASSI
-    noise_std: float
-    """Noise in the units of `signal`."""
-    brightness: float
-    """How bright white would be (`checks.brightness`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,51 +113,6 @@ class SolverMethod:
         return create_solver(self.name, **self.options, noise=noise), ()
 
 
-@dataclass(frozen=True, eq=False)
-class View:
-    """A snapshot in a network's bands and units, and the way round that it knows."""
-
-    adapter: BandAdapter
-    turn: Turn
-    stretch: Stretch
-    gain: float
-    """From the snapshot's brightness to the network's."""
-    signal: Tensor
-    """`(H, L)`."""
-    mask: Tensor
-    """`(1, 1|C, H, W)`."""
-    noise_std: float
-    """In the units of `signal`."""
-
-    @property
-    def camera(self) -> CASSI:
-        """The camera as the network sees it."""
-        return self.stretch.shown
-
-    def back(self, values: Tensor) -> Array:
-        """What the network says `(C′, H, W′)`, in the bands, units and frame of the snapshot."""
-        return self._in_bands(self.stretch.back(values))
-
-    def interval(self, estimate: Estimate) -> tuple[Array | None, Array | None, Array | None]:
-        """The standard deviation and both ends of an estimate, likewise."""
-        ends = [estimate.std, estimate.lower, estimate.upper]
-        if not self.stretch.is_needed:
-            std, lower, upper = (None if end is None else self.back(end) for end in ends)
-            return std, lower, upper
-        # Read back as distances: a curve of its own could put an end on the wrong side.
-        values = self.back(estimate.values)
-        away = [end if k == 0 or end is None else (end - estimate.values).abs()
-                for k, end in enumerate(ends)]  # fmt: skip
-        std, below, above = (
-            None if end is None else self._in_bands(self.stretch.back_distance(end)) for end in away
-        )
-        lower = None if below is None else np.maximum(values - below, np.minimum(values, 0))
-        return std, lower, None if above is None else values + above
-
-    def _in_bands(self, values: Tensor) -> Array:
-        return self.adapter.back(self.turn.back(values).numpy()) / np.float32(self.gain)
-
-
 class NetworkMethod:
     """Reconstruction by a trained network."""
 
@@ -219,17 +158,9 @@ class NetworkMethod:
 
     def view(self, snapshot: Snapshot) -> View:
         """The snapshot as the network likes to see it."""
-        adapter = self.adapter(snapshot.camera)
         typical = float(self.record.get("input_level", TYPICAL_LEVEL))
         gain = network_gain(snapshot.brightness, typical)
-        factor = gain * adapter.gain
-        turn = Turn.towards(snapshot.camera, adapter.trained_step)
-        signal, mask = turn.there(snapshot.signal), turn.there(adapter.mask(snapshot.mask))
-        camera = turn.camera(adapter.shown)
-        columns = camera.scene_size((signal.shape[-2], signal.shape[-1]))[1]
-        stretch = Stretch.by(adapter.stretch, camera, columns)
-        signal, noise = stretch.signal(signal * factor, snapshot.noise_std * factor)
-        return View(adapter, turn, stretch, gain, signal, stretch.mask(mask), noise)
+        return View.of(snapshot, self.adapter(snapshot.camera), gain)
 
     def align(self, snapshot: Snapshot, progress: Progress | None = None) -> Alignment:
         """Where the snapshot says that its mask lies."""
@@ -237,8 +168,7 @@ class NetworkMethod:
         found = align_mask(
             self.engine, seen.signal, seen.mask, seen.camera, seen.noise_std, progress
         )
-        place = seen.turn.place_back(seen.stretch.place_back(found.place))
-        return replace(found, place=place)
+        return replace(found, place=seen.place_back(found.place))
 
     def run(self, snapshot: Snapshot, settings: Settings, progress: Progress | None) -> Outcome:
         """One pass, or one for each sampled mask; the result is in the snapshot's units again."""

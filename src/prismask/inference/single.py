@@ -31,11 +31,11 @@ from prismask.inference.methods import (
     NetworkMethod,
     Outcome,
     Progress,
-    Snapshot,
     SolverMethod,
 )
 from prismask.inference.selfcheck import Residual, reproject
 from prismask.inference.settings import Settings
+from prismask.inference.view import Snapshot
 from prismask.models.catalogue import default_weights, load_model
 from prismask.models.devices import choose_device
 from prismask.models.network import Reconstructor

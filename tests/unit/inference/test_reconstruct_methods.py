@@ -171,8 +171,8 @@ def best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_out_of_its_depth_the_default_network_gives_way(mask: Mask, best: Path) -> None:
-    wide = CASSI.from_step(BANDS, 5.0)
-    far = simulate(random_scene(1, (40, 48), GRID), mask, wide)
+    narrow = CASSI.from_step(BANDS, 1.0)
+    far = simulate(random_scene(1, (40, 48), GRID), mask, narrow)
     cube = reconstruct(far, mask)
     assert cube.attrs["method"] == "gap-tv"
     assert "gap-tv is used" in " ".join(cube.attrs["findings"])

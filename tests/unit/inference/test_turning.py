@@ -15,9 +15,10 @@ from prismask.inference.alignment import Alignment
 from prismask.inference.bands import BandAdapter
 from prismask.inference.displacement import Place
 from prismask.inference.engine import Engine
-from prismask.inference.methods import NetworkMethod, Snapshot
+from prismask.inference.methods import NetworkMethod
 from prismask.inference.single import reconstruct
 from prismask.inference.turning import Turn
+from prismask.inference.view import Snapshot
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI, Axis, Design
