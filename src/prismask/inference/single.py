@@ -295,9 +295,9 @@ def _residual_findings(residual: Residual, method: Method, settings: Settings) -
     if left is None or left < MUCH or settings.align or not isinstance(method, NetworkMethod):
         return []
     text = (
-        f"the cube leaves {left:.2g} times the noise of its snapshot unexplained: "
-        "the mask may lie a fraction of a pixel beside where it was calibrated. --align looks for "
-        "its place."
+        f"the cube leaves {left:.2g} times the noise of its snapshot unexplained: the scene is "
+        "harder than what the network knows, or the mask lies a fraction of a pixel beside where "
+        "it was calibrated. --align tells which."
     )
     return [Finding("note", text)]
 
