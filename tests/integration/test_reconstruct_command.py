@@ -171,7 +171,7 @@ def test_a_place_found_before_is_used_again(
     assert run(f"reconstruct shots/shot1.nc {options} -o cube.nc --place plain.nc") == 2
     assert "plain.nc does not say where its mask lies" in capsys.readouterr().err
     plain = load_cube(folder / "plain.nc")
-    place = [0.5, -0.25, *[0.0] * 9]
+    place = [0.5, -0.25, *[0.0] * 10]
     save(replace(plain, attrs={**plain.attrs, "mask_place": place}), folder / "aligned.nc")
     assert run(f"reconstruct shots {options} -o cubes --place aligned.nc") == 0
     assert "-0.25 px to the right and +0.50 px down" in capsys.readouterr().err

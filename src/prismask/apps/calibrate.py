@@ -82,8 +82,8 @@ def calibrate(
     from prismask.models.ways import ways_of
     from prismask.scenes.atomic import check_output
 
-    check_output(out, overwrite)
     _check(masks, size, samples, noise_std, misplaced)
+    check_output(out, overwrite)
     model = load_model(weights)
     if ways is not None:
         model.record["ways"] = ways_of({"ways": ways})
