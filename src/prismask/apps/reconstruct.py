@@ -64,7 +64,7 @@ class MethodOptions:
     a camera that stays as it is."""
 
     adapt: int = 0
-    """Steps in which the network first learns the scene from its own cube; 60 take minutes on two
+    """Steps in which the network first learns the scene from its own cube; 60 take a minute on two
     CPU cores, whatever the size of the frame."""
 
     def settings(self) -> Settings:
