@@ -38,8 +38,8 @@ the curve of the mask's values comes in many small ones."""
 WORTH = 0.03
 """Share by which all has to lower it for the mask to be moved at all."""
 BLURRED = 0.02
-"""Share by which a blur has to lower it further: on validation scenes with masks as sharp as
-calibrated it does so by less than 0.01."""
+"""Share by which a blur has to lower it further. On validation scenes with masks as sharp as
+calibrated one did so in one of 24 searches, by a variance of 0.07 px²."""
 CLEARLY = 0.04
 """Share by which a curve of the mask's values has to lower it further. Below that it may be the
 scene: on validation scenes with right values it does so by up to 0.025, at a cost in brightness;

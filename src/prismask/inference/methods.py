@@ -194,7 +194,8 @@ class NetworkMethod:
             estimate = with_interval(
                 estimate, interval, settings.level, seen.signal, seen.mask, seen.camera
             )
-        values, (std, lower, upper) = seen.back(estimate.values), seen.interval(estimate)
+        values = seen.back(estimate.values)
+        std, lower, upper = seen.interval(estimate, values)
         attrs = self._attrs(settings, seen, estimate, interval)
         attrs |= learned.attrs
         findings = (*_scale_findings(seen.gain), *_band_findings(seen.adapter), *learned.findings)

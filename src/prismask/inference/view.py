@@ -70,14 +70,15 @@ class View:
         """What the network says `(C′, H, W′)`, in the bands, units and frame of the snapshot."""
         return self._in_bands(self.stretch.back(values))
 
-    def interval(self, estimate: Estimate) -> tuple[Array | None, Array | None, Array | None]:
-        """The standard deviation and both ends of an estimate, likewise."""
+    def interval(
+        self, estimate: Estimate, values: Array
+    ) -> tuple[Array | None, Array | None, Array | None]:
+        """The standard deviation and both ends of an estimate, likewise; `values` are its own."""
         ends = [estimate.std, estimate.lower, estimate.upper]
         if not self.stretch.is_needed:
             std, lower, upper = (None if end is None else self.back(end) for end in ends)
             return std, lower, upper
         # Read back as distances: a curve of its own could put an end on the wrong side.
-        values = self.back(estimate.values)
         away = [end if k == 0 or end is None else (end - estimate.values).abs()
                 for k, end in enumerate(ends)]  # fmt: skip
         std, below, above = (
