@@ -20,6 +20,7 @@ from prismask.apps.demo import demo
 from prismask.apps.evaluate import evaluate, stress
 from prismask.apps.evaluate_pair import evaluate_pair
 from prismask.apps.info import info
+from prismask.apps.join import join
 from prismask.apps.models import models
 from prismask.apps.reconstruct import reconstruct
 from prismask.apps.render import render
@@ -47,7 +48,7 @@ app = App(
 
 for command in (
     demo, info, simulate, reconstruct, view, serve, models, calibrate, render, evaluate_pair,
-    convert, report,
+    convert, join, report,
 ):  # fmt: skip
     app.command(command)
 for shared in SHARED_OPTIONS:

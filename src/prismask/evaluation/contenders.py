@@ -43,7 +43,7 @@ Method = Callable[[Tensor, Tensor, CASSI], Tensor]
 
 Models = str | Path | Sequence[str | Path] | Mapping[str, Any]
 
-_LABELLED = re.compile(r"([^:=/\\]+)=(.+)")
+_LABELLED = re.compile(r"([^:=]+)=(.+)")
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,10 @@ def _identity_of(model: Any) -> str:
 
 
 def _split_label(model: str | Path) -> tuple[str | None, Any]:
-    found = _LABELLED.fullmatch(model) if isinstance(model, str) else None
+    # A path may have "=" in it; what is there is what is meant.
+    if not isinstance(model, str) or Path(model).exists():
+        return None, model
+    found = _LABELLED.fullmatch(model)
     return (found[1].strip(), found[2]) if found else (None, model)
 
 

@@ -8,8 +8,10 @@ from typing import Any
 
 from prismask.evaluation.metrics import METRICS
 from prismask.evaluation.overlap import VERDICT_TEXTS
-from prismask.evaluation.plan import Plan
 from prismask.evaluation.summaries import AVERAGE, Summary, SummaryRow
+
+Record = Mapping[str, Any]
+"""What `run.json` says of a run."""
 
 FIXED_SCALE = ("psnr_mst", "psnr_dgsmp", "psnr_unit", "ssim", "ssim_valid", "rmse")
 """Metrics that feel a scene's absolute brightness."""
@@ -70,50 +72,53 @@ def spread_text(metric: str, mean: float, std: float, error: float | None = None
     return text
 
 
-def evaluation_text(plan: Plan, summary: Summary, costs: Mapping[str, Mapping[str, Any]]) -> str:
-    """The whole summary of an evaluation."""
-    work = plan.work
+def evaluation_text(record: Record, summary: Summary) -> str:
+    """The whole summary of an evaluation, from its finished record (`run.json`)."""
+    height, width = record["size"]
+    bands = len(record["camera"]["camera_offsets_px"])
     parts = [
-        f"# Evaluation: {plan.protocol}",
-        f"{len(work.scenes.names)} scenes of {work.scenes.bands}×{work.scenes.size[0]}×"
-        f"{work.scenes.size[1]}, seed {work.seed}, measurement noise {work.noise:g}. "
-        f"Numbers are {MEANING}.",
+        f"# Evaluation: {record['protocol']}",
+        f"{len(record['scenes'])} scenes of {bands}×{height}×{width}, seed {record['seed']}, "
+        f"measurement noise {record['noise']:g}. Numbers are {MEANING}.",
     ]
-    for name in work.groups:
-        parts += group_parts(plan, summary, name)
-    parts += ["## Models", model_grid(plan, costs)]
-    remarks = remark_lines(plan, summary)
+    for name in record["groups"]:
+        parts += group_parts(record, summary, name)
+    parts += ["## Models", model_grid(record)]
+    remarks = remark_lines(record, summary)
     if remarks:
         parts += ["## To mind", "\n".join(f"- {line}" for line in remarks)]
-    conventions = [f"- {metric_title(m)}: {METRICS[m].convention}" for m in work.metrics]
+    conventions = [f"- {metric_title(m)}: {METRICS[m].convention}" for m in record["metrics"]]
     parts += ["## Conventions", "\n".join(conventions)]
     return "\n\n".join(parts) + "\n"
 
 
-def group_parts(plan: Plan, summary: Summary, name: str) -> list[str]:
+def group_parts(record: Record, summary: Summary, name: str) -> list[str]:
     """Headline, averages, scenes and pairs of one group."""
-    group, models = plan.work.groups[name], tuple(plan.work.contenders)
-    marks = _marked(plan)
-    trials = f"{len(group)} trial{'s' if len(group) > 1 else ''}, one mask each"
+    models, metrics = tuple(record["models"]), record["metrics"]
+    marks = _marked(record)
+    count = record["trials"][name]
+    trials = f"{count} trial{'s' if count > 1 else ''}, one mask each"
     average_rows = [
-        [_named(plan, model, name), *_scores(plan, summary, model, name, AVERAGE)]
+        [
+            _named(record, model, name),
+            *(_score(summary, model, name, metric, AVERAGE, True) for metric in metrics),
+        ]
         for model in models
     ]
-    titles = [metric_title(m, m in marks) for m in plan.work.metrics]
     parts = [
-        f"## {group.text}",
+        f"## {record['groups'][name]['text']}",
         f"Average over scenes, {trials}:",
-        grid(["model", *titles], average_rows),
-        *verdict_lines(plan, name),
+        grid(["model", *(metric_title(m, m in marks) for m in metrics)], average_rows),
+        *verdict_lines(record, name),
     ]
-    for metric in headline_metrics(plan.work.metrics):
+    for metric in headline_metrics(metrics):
         rows = [
             [scene, *(_score(summary, model, name, metric, scene, False) for model in models)]
-            for scene in (*plan.work.scenes.names, AVERAGE)
+            for scene in (*record["scenes"], AVERAGE)
         ]
-        header = ["scene", *(_named(plan, model, name) for model in models)]
+        header = ["scene", *(_named(record, model, name) for model in models)]
         parts += [f"{metric_title(metric, metric in marks)} by scene:", grid(header, rows)]
-    pairs = _pair_rows(plan, summary, name)
+    pairs = _pair_rows(metrics, summary, name)
     if pairs:
         parts += [PAIRED_MEANING, grid(["difference", "metric", "mean", "95 % interval"], pairs)]
     return parts
@@ -128,18 +133,18 @@ def headline_metrics(metrics: Sequence[str]) -> list[str]:
     return [name for name in found if name is not None] or list(metrics[:1])
 
 
-def model_grid(plan: Plan, costs: Mapping[str, Mapping[str, Any]]) -> str:
+def model_grid(record: Record) -> str:
     """Kind, training masks, precision and cost of each model."""
     rows = []
-    for label, facts in plan.models_record().items():
-        cost = costs.get(label, {})
+    for label, facts in record["models"].items():
+        cost = record["costs"].get(label, {})
         seconds = cost.get("seconds_per_sample")
         rows.append(
             [
                 label,
                 facts["kind"] + (" weights, seeded" if facts["kind"] == "untrained" else ""),
                 facts["trained_on"],
-                facts["precision"] if plan.work.contenders[label].is_network else "–",
+                facts["precision"] if _is_network(facts) else "–",
                 "–" if seconds is None else f"{seconds:.4g}",
                 _large(cost.get("parameters"), 1e6, 3),
                 _large(cost.get("multiply_adds"), 1e9, 2),
@@ -153,7 +158,12 @@ def model_grid(plan: Plan, costs: Mapping[str, Mapping[str, Any]]) -> str:
     return grid(header, rows)
 
 
-def remark_lines(plan: Plan, summary: Summary) -> list[str]:
+def _is_network(facts: Mapping[str, Any]) -> bool:
+    # Records of older evaluations do not say it; there a kind stands for it.
+    return bool(facts.get("network", facts["kind"] in ("weights", "untrained")))
+
+
+def remark_lines(record: Record, summary: Summary) -> list[str]:
     """Everything a reader of the scores should know."""
     lines = []
     if summary.failed:
@@ -169,33 +179,29 @@ def remark_lines(plan: Plan, summary: Summary) -> list[str]:
             "Measurements of the same trial differed in their last bits between models: cells were "
             "computed on different kinds of machines."
         )
-    if _marked(plan):
+    if _marked(record):
         lines.append(KAIST_NOTE)
-    return lines + list(plan.remarks)
+    return lines + list(record["remarks"])
 
 
-def _marked(plan: Plan) -> tuple[str, ...]:
-    if not plan.work.scenes.has_estimated_peaks:
+def _marked(record: Record) -> tuple[str, ...]:
+    if not record["estimated_peaks"]:
         return ()
-    return tuple(name for name in plan.work.metrics if name in FIXED_SCALE)
+    return tuple(name for name in record["metrics"] if name in FIXED_SCALE)
 
 
-def _named(plan: Plan, model: str, group: str) -> str:
+def _named(record: Record, model: str, group: str) -> str:
     """Models that need a word beside their scores carry a dagger."""
-    return f"{model} †" if plan.verdicts[model, group] else model
+    return f"{model} †" if record["groups"][group]["overlap"][model] else model
 
 
-def verdict_lines(plan: Plan, group: str) -> list[str]:
+def verdict_lines(record: Record, group: str) -> list[str]:
     """What a dagger in this group means, model by model."""
     return [
         f"† {model}: {VERDICT_TEXTS[verdict]}."
-        for model in plan.work.contenders
-        if (verdict := plan.verdicts[model, group])
+        for model, verdict in record["groups"][group]["overlap"].items()
+        if verdict
     ]
-
-
-def _scores(plan: Plan, summary: Summary, model: str, group: str, scene: str) -> list[str]:
-    return [_score(summary, model, group, metric, scene, True) for metric in plan.work.metrics]
 
 
 def _score(
@@ -211,8 +217,8 @@ def failed_text(row: SummaryRow) -> str:
     return f" [{row.failed} of {row.failed + row.trials} failed]" if row.failed else ""
 
 
-def _pair_rows(plan: Plan, summary: Summary, group: str) -> list[list[str]]:
-    wanted = headline_metrics(plan.work.metrics)
+def _pair_rows(metrics: Sequence[str], summary: Summary, group: str) -> list[list[str]]:
+    wanted = headline_metrics(metrics)
     rows = []
     for row in summary.paired:
         if row.group != group or row.scene != AVERAGE or row.metric not in wanted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from prismask.evaluation.settings import Settings, with_options
 from prismask.evaluation.splits import EvaluationSplit, read_evaluation_split
 from prismask.evaluation.summaries import Summary, plain_rows, summarise
 from prismask.evaluation.tables import (
+    Row,
     columns_of,
     read_table,
     score_rows,
@@ -170,10 +171,11 @@ def run_plan(
         session = compute(plan, journal, progress)
         costs = cost_of_all(plan, earlier)
         summary = summarise(plan, journal)
-        text = _text(plan, summary, costs)
         record = finished_record(plan, record, session, costs, summary)
+        text = _text(plan, record, summary)
         if out is not None:
-            write_tables(Path(out), plan, journal, summary, text)
+            scores = score_rows(plan, journal)
+            write_tables(Path(out), columns_of(plan), scores, summary, text)
         write_record(out, record)
     return Evaluation(plan, summary, record, text, None if out is None else Path(out), journal)
 
@@ -249,14 +251,16 @@ def finished_record(
     }
 
 
-def write_tables(folder: Path, plan: Plan, journal: Journal, summary: Summary, text: str) -> None:
-    """All tables of a finished run."""
-    write_table(folder / "scores.csv", columns_of(plan), score_rows(plan, journal))
+def write_tables(
+    folder: Path, columns: Sequence[str], scores: Iterable[Row], summary: Summary, text: str
+) -> None:
+    """All tables of a finished run; scores: the rows of the long table."""
+    write_table(folder / "scores.csv", columns, scores)
     write_parquet(folder / "scores.csv")
     for name, listed in (("summary", summary.rows), ("paired", summary.paired)):
-        columns, rows = plain_rows(list(listed))
-        if columns:
-            write_table(folder / f"{name}.csv", columns, rows)
+        titles, rows = plain_rows(list(listed))
+        if titles:
+            write_table(folder / f"{name}.csv", titles, rows)
         else:
             # An earlier session may have left one, about models that are no longer in the run.
             (folder / f"{name}.csv").unlink(missing_ok=True)
@@ -264,12 +268,12 @@ def write_tables(folder: Path, plan: Plan, journal: Journal, summary: Summary, t
         beside.write_text(text, encoding="utf-8")
 
 
-def _text(plan: Plan, summary: Summary, costs: Mapping[str, Mapping[str, Any]]) -> str:
+def _text(plan: Plan, record: Mapping[str, Any], summary: Summary) -> str:
     if plan.kind == "evaluation":
-        return markdown.evaluation_text(plan, summary, costs)
+        return markdown.evaluation_text(record, summary)
     from prismask.evaluation.stress_text import stress_text
 
-    return stress_text(plan, summary)
+    return stress_text(plan, record, summary)
 
 
 def _regions(

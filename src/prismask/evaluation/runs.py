@@ -61,7 +61,13 @@ def earlier_record(out: str | Path | None, resume: bool) -> dict[str, Any] | Non
         raise OutputExistsError(
             f"{out} holds an evaluation already. Go on with it (--resume), or choose another --out."
         )
-    return read_run(out)
+    record = read_run(out)
+    if "joined" in record:
+        raise OutputExistsError(
+            f"{out} was put together from other evaluations (`prismask join`) and holds no cells "
+            "to go on from. Choose another --out, and join again."
+        )
+    return record
 
 
 def open_run(plan: Plan, out: str | Path | None, earlier: dict[str, Any] | None) -> Journal:

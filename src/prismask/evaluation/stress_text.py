@@ -10,6 +10,7 @@ from prismask.evaluation.conditions import (
     RECALIBRATION_GIVEN,
 )
 from prismask.evaluation.markdown import (
+    Record,
     grid,
     headline_metrics,
     metric_title,
@@ -21,8 +22,8 @@ from prismask.evaluation.plan import Condition, Plan
 from prismask.evaluation.summaries import AVERAGE, Summary
 
 
-def stress_text(plan: Plan, summary: Summary) -> str:
-    """The whole summary of a stress test."""
+def stress_text(plan: Plan, record: Record, summary: Summary) -> str:
+    """The whole summary of a stress test, with its finished record."""
     metric = headline_metrics(plan.work.metrics)[0]
     count = len(plan.work.scenes.names)
     parts = [
@@ -35,8 +36,8 @@ def stress_text(plan: Plan, summary: Summary) -> str:
         trials = f"{len(group)} trial{'s' if len(group) > 1 else ''}"
         tables = _tables(plan, summary, metric, name)
         if tables:
-            parts += [f"## {group.text}, {trials}", *verdict_lines(plan, name), *tables]
-    remarks = remark_lines(plan, summary)
+            parts += [f"## {group.text}, {trials}", *verdict_lines(record, name), *tables]
+    remarks = remark_lines(record, summary)
     if remarks:
         parts += ["## To mind", "\n".join(f"- {line}" for line in remarks)]
     return "\n\n".join(parts) + "\n"

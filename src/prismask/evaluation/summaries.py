@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields
 from typing import Any
 
@@ -111,17 +111,19 @@ def summarise(plan: Plan, journal: Journal) -> Summary:
     times = {model: Moments() for model in plan.work.contenders}
     for name, group in plan.work.groups.items():
         for condition in plan.conditions[name]:
-            tally = _Tally(plan)
+            tally = Tally(plan.work.contenders, plan.work.scenes.names, plan.work.metrics)
             for trial in range(len(group)):
                 results = {
                     model: journal.read(Cell(model, name, trial, *condition))
                     for model in plan.work.contenders
                 }
-                tally.add(results)
+                tally.add({model: result.values for model, result in results.items()})
                 _note(summary, results)
                 for model, result in results.items():
                     times[model].add(result.seconds)
-            summary.rows += tally.rows(name, condition)
+            verdicts = {model: plan.verdicts[model, name] for model in plan.work.contenders}
+            for shown in plan.shown_as(name, condition):
+                summary.rows += tally.rows(name, verdicts, shown)
             if plan.kind == "evaluation":
                 summary.paired += tally.paired_rows(name)
     summary.seconds = {model: moments.mean for model, moments in times.items()}
@@ -141,27 +143,27 @@ def _note(summary: Summary, results: Mapping[str, CellResult]) -> None:
                 )
 
 
-class _Tally:
+class Tally:
     """Moments of every model, scene and metric, and of every pair of models."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
-        self.scenes = (*plan.work.scenes.names, AVERAGE)
-        self.models = tuple(plan.work.contenders)
+    def __init__(
+        self, models: Iterable[str], scenes: Sequence[str], metrics: Sequence[str]
+    ) -> None:
+        self.models, self.scenes, self.metrics = tuple(models), (*scenes, AVERAGE), tuple(metrics)
         self.pairs = tuple(itertools.combinations(self.models, 2))
-        places = list(itertools.product(self.scenes, plan.work.metrics))
+        places = list(itertools.product(self.scenes, self.metrics))
         self.single = {(model, *p): Moments() for model in self.models for p in places}
         self.paired = {(pair, *p): Moments() for pair in self.pairs for p in places}
 
-    def add(self, results: Mapping[str, CellResult]) -> None:
-        """Take one trial of all models."""
-        for metric in self.plan.work.metrics:
+    def add(self, values: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+        """Take one trial: model → metric → value of each scene."""
+        for metric in self.metrics:
             columns = {
-                model: [*result.values[metric], scene_average(result.values[metric])]
-                for model, result in results.items()
+                model: [*scores[metric], scene_average(scores[metric])]
+                for model, scores in values.items()
             }
-            for model, values in columns.items():
-                for scene, value in zip(self.scenes, values, strict=True):
+            for model, column in columns.items():
+                for scene, value in zip(self.scenes, column, strict=True):
                     self.single[model, scene, metric].add(value)
             for pair in self.pairs:
                 for scene, one, other in zip(
@@ -169,15 +171,15 @@ class _Tally:
                 ):
                     self.paired[pair, scene, metric].add(difference(one, other))
 
-    def rows(self, group: str, condition: Condition) -> Iterator[SummaryRow]:
+    def rows(
+        self, group: str, verdicts: Mapping[str, str], condition: Condition = NOTHING_WRONG
+    ) -> Iterator[SummaryRow]:
         """Scores of single models."""
         for (model, scene, metric), found in self.single.items():
-            verdict = self.plan.verdicts[model, group]
-            for shown in self.plan.shown_as(group, condition):
-                yield SummaryRow(
-                    model, group, scene, metric, found.mean, found.std, found.standard_error,
-                    found.count, found.failed, verdict, *shown,
-                )  # fmt: skip
+            yield SummaryRow(
+                model, group, scene, metric, found.mean, found.std, found.standard_error,
+                found.count, found.failed, verdicts[model], *condition,
+            )  # fmt: skip
 
     def paired_rows(self, group: str) -> Iterator[PairedRow]:
         """Differences of pairs."""

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from prismask.errors import DataMissingError, FormatError
+from prismask.errors import DataMissingError, FormatError, MissingPartError
 from prismask.evaluation.cells import CellResult
 from prismask.evaluation.journal import Journal
 from prismask.evaluation.plan import Condition, Plan
@@ -110,6 +110,26 @@ def write_parquet(table: Path) -> Path | None:
         for batch in batches:
             writer.write_batch(batch)
     return target
+
+
+def read_scores(folder: Path) -> Iterator[dict[str, Any]]:
+    """The long table of a run, from `scores.csv` or, where only that is kept, its Parquet twin."""
+    twin = folder / "scores.parquet"
+    if (folder / "scores.csv").is_file() or not twin.is_file():
+        yield from read_table(folder / "scores.csv")
+        return
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingPartError(
+            f"{twin} is a Parquet file, and pyarrow is not installed. pip install 'prismask[table]'"
+        ) from error
+    try:
+        for batch in pyarrow.parquet.ParquetFile(twin).iter_batches():
+            yield from batch.to_pylist()
+    except (pyarrow.ArrowException, OSError) as error:
+        raise FormatError(f"{twin} cannot be read: {error}.") from error
 
 
 def read_table(path: str | Path) -> Iterator[dict[str, Any]]:

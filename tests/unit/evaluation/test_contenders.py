@@ -20,6 +20,20 @@ def weights(path: Path, **record: object) -> Path:
     return path
 
 
+def test_a_slash_may_stand_in_a_label_and_an_equals_sign_in_a_path(tmp_path: Path) -> None:
+    """The paper's own rows are called w/o GST; and a folder may be called width=8."""
+    (named,) = read_entries(["w/o GST=srn"])
+    assert (named.label, named.kind) == ("w/o GST", "untrained")
+    path = tmp_path / "width=8" / "weights.safetensors"
+    path.parent.mkdir()
+    weights(path, name="mine")
+    for model in (str(path), str(path.parent), path):
+        (found,) = read_entries([model])
+        assert (found.label, found.kind) == ("mine", "weights")
+    (found,) = read_entries([f"w/o GST={path}"])
+    assert (found.label, found.what) == ("w/o GST", path)
+
+
 def test_kinds_labels_and_options(tmp_path: Path) -> None:
     file = weights(tmp_path / "weights.safetensors", name="mine", wavelengths_nm=[1, 2, 3, 4])
     found = read_entries(

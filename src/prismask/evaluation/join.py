@@ -1,0 +1,297 @@
+"""Evaluations that were made apart, in one table and compared trial by trial.
+
+What makes two scores comparable is the measurement, and that is a function of the scene, the mask,
+the camera, and the seed and strength of the noise. All of these are in a run's record and in its
+table of scores, so networks can be compared whose weights are no longer there, or in another
+laboratory: their `run.json` and `scores.csv` (or `.parquet`) are enough.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from prismask.errors import ConfigError, FormatError, OutputExistsError
+from prismask.evaluation import markdown
+from prismask.evaluation.runner import write_tables
+from prismask.evaluation.runs import RECORD, read_run, write_record
+from prismask.evaluation.summaries import Summary, Tally
+from prismask.evaluation.tables import COLUMNS, Row, read_scores
+
+SAME = ("kind", "protocol", "scenes", "camera", "size", "noise", "seed")
+"""What runs must share for their measurements to be the same."""
+
+Values = dict[str, list[float]]
+"""Metric → value of each scene."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of the evaluations, as it is read from its folder."""
+
+    folder: Path
+    record: Mapping[str, Any]
+    labels: Mapping[str, str]
+    """What the joined table calls each of its models that is taken."""
+    scores: Mapping[tuple[str, str, int], Values]
+    """`(model, group, trial)` → values, by the part's own labels."""
+    seconds: Mapping[tuple[str, str, int], float]
+    """The same for seconds a sample."""
+
+
+def join(folders: Sequence[str | Path], out: str | Path) -> str:
+    """Put finished evaluations into one, in the folder `out`; gives its summary in Markdown.
+
+    Trials and groups that all of them have are kept. A model that is in several is taken from the
+    first; one label that stands for two models gets the folder's name behind it.
+    """
+    out = Path(out)
+    if (out / RECORD).exists():
+        raise OutputExistsError(f"{out} holds an evaluation already. Choose another --out.")
+    if len(folders) < 2:
+        raise ConfigError("name at least two folders of evaluations to join.")
+    paths = [Path(folder) for folder in folders]
+    records = [_finished(path) for path in paths]
+    for path, record in zip(paths[1:], records[1:], strict=True):
+        _check_same(paths[0], records[0], path, record)
+    trials = _common_trials(paths, records)
+    shared = set.intersection(*(set(record["metrics"]) for record in records))
+    metrics = [metric for metric in records[0]["metrics"] if metric in shared]
+    if not metrics:
+        raise ConfigError("these evaluations have no metric in common.")
+    parts = [
+        _part(path, record, labels, trials, metrics)
+        for path, record, labels in zip(paths, records, _labels(paths, records), strict=True)
+    ]
+    summary = _summary(parts, trials, metrics)
+    record = _record(parts, trials, metrics, summary)
+    text = markdown.evaluation_text(record, summary)
+    out.mkdir(parents=True, exist_ok=True)
+    write_tables(out, COLUMNS, _rows(parts, record), summary, text)
+    write_record(out, record)
+    return text
+
+
+def _finished(folder: Path) -> dict[str, Any]:
+    record = read_run(folder)
+    if record.get("kind") != "evaluation":
+        raise ConfigError(
+            f"{folder} holds a {record.get('kind')} test; only evaluations are joined."
+        )
+    if record.get("finished") is None:
+        raise ConfigError(f"{folder} is not finished. Give its command again with --resume.")
+    return record
+
+
+def _check_same(
+    first: Path, wanted: Mapping[str, Any], folder: Path, record: Mapping[str, Any]
+) -> None:
+    for key in SAME:
+        if record.get(key) != wanted.get(key):
+            raise ConfigError(
+                f"{folder} and {first} differ in {key}: they did not measure the same. Evaluate "
+                "again with the same scenes, camera, --seed and --noise."
+            )
+
+
+def _common_trials(paths: Sequence[Path], records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Group → trials that all have; their masks must be the same ones."""
+    trials: dict[str, int] = {}
+    for name in records[0]["groups"]:
+        if not all(name in record["groups"] for record in records):
+            continue
+        listed = [
+            [entry["mask_id"] for entry in record["groups"][name]["masks"]["masks"]]
+            for record in records
+        ]
+        count = min(len(ids) for ids in listed)
+        for path, ids in zip(paths[1:], listed[1:], strict=True):
+            if ids[:count] != listed[0][:count]:
+                raise ConfigError(
+                    f"{path} and {paths[0]} drew different masks of {name}: the mask file or the "
+                    "split has changed between them. Evaluate one of them again."
+                )
+        trials[name] = count
+    if not trials:
+        raise ConfigError("these evaluations have no group of masks in common.")
+    return trials
+
+
+def _labels(paths: Sequence[Path], records: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """What each part's models are called in the joined table; those already there are left out."""
+    taken: dict[str, tuple[str, str]] = {}
+    found: list[dict[str, str]] = []
+    for path, record in zip(paths, records, strict=True):
+        here: dict[str, str] = {}
+        for label, facts in record["models"].items():
+            identity = (facts["identity"], facts["precision"])
+            if taken.get(label) == identity:
+                continue
+            name = label if label not in taken else f"{label} ({path.resolve().name})"
+            if name in taken:
+                raise ConfigError(
+                    f"{label!r} of {path} stands for a network other than {name!r} of a folder "
+                    "before it. Rename one of the folders."
+                )
+            taken[name] = identity
+            here[label] = name
+        found.append(here)
+    return found
+
+
+def _part(
+    folder: Path,
+    record: Mapping[str, Any],
+    labels: Mapping[str, str],
+    trials: Mapping[str, int],
+    metrics: Sequence[str],
+) -> Part:
+    scenes = {scene: place for place, scene in enumerate(record["scenes"])}
+    scores: dict[tuple[str, str, int], Values] = {}
+    seconds: dict[tuple[str, str, int], float] = {}
+    masks = {
+        (name, trial): entry["mask_id"]
+        for name, group in record["groups"].items()
+        for trial, entry in enumerate(group["masks"]["masks"])
+    }
+    count = 0
+    for row in read_scores(folder):
+        group, trial = row["group"], row["trial"]
+        if trial >= trials.get(group, 0) or row["model"] not in labels:
+            continue
+        if row["metric"] not in metrics:
+            continue
+        if masks.get((group, trial)) != row["mask_id"] or row["scene"] not in scenes:
+            raise FormatError(f"{folder}: its scores are not those that its {RECORD} speaks of.")
+        key = (row["model"], group, trial)
+        if key not in scores:
+            scores[key] = {metric: [math.nan] * len(scenes) for metric in metrics}
+            seconds[key] = row["seconds"]
+        scores[key][row["metric"]][scenes[row["scene"]]] = row["value"]
+        count += 1
+    if count != len(labels) * sum(trials.values()) * len(metrics) * len(scenes):
+        raise FormatError(f"{folder}: its table of scores is not complete.")
+    return Part(folder, record, labels, scores, seconds)
+
+
+def _summary(parts: Sequence[Part], trials: Mapping[str, int], metrics: Sequence[str]) -> Summary:
+    summary = Summary(same_measurements=_same_bits([part.record for part in parts]))
+    names = [name for part in parts for name in part.labels.values()]
+    for group, count in trials.items():
+        tally = Tally(names, list(parts[0].record["scenes"]), metrics)
+        for trial in range(count):
+            values = {
+                name: part.scores[label, group, trial]
+                for part in parts
+                for label, name in part.labels.items()
+            }
+            tally.add(values)
+            for scores in values.values():
+                summary.failed += sum(map(math.isnan, scores[metrics[0]]))
+        summary.rows += tally.rows(group, _verdicts(parts, group))
+        summary.paired += tally.paired_rows(group)
+    for part in parts:
+        for label, name in part.labels.items():
+            times = [value for (model, *_), value in part.seconds.items() if model == label]
+            summary.seconds[name] = math.fsum(times) / len(times)
+    return summary
+
+
+def _same_bits(records: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether measurements agree to the last bit: on one kind of machine, in one batch size."""
+    machines = {(record.get("device_name"), record.get("batch")) for record in records}
+    return len(machines) == 1 and all(record.get("same_measurements") for record in records)
+
+
+def _verdicts(parts: Sequence[Part], group: str) -> dict[str, str]:
+    return {
+        name: part.record["groups"][group]["overlap"][label]
+        for part in parts
+        for label, name in part.labels.items()
+    }
+
+
+def _record(
+    parts: Sequence[Part], trials: Mapping[str, int], metrics: Sequence[str], summary: Summary
+) -> dict[str, Any]:
+    """A record like that of one evaluation, with the parts' own provenance under `joined`."""
+    first = parts[0].record
+    # Speeds of different machines do not belong side by side.
+    timed = [part for part in parts if part.record.get("device_name") == first.get("device_name")]
+    return {
+        **{key: first[key] for key in ("format", *SAME)},
+        "metrics": list(metrics),
+        "batch": first["batch"],
+        "device": first["device"],
+        "trials": dict(trials),
+        "wavelengths_nm": first["wavelengths_nm"],
+        "conventions": {metric: first["conventions"][metric] for metric in metrics},
+        "groups": {
+            name: {
+                "text": first["groups"][name]["text"],
+                "masks": _masks(parts, name, count),
+                "overlap": _verdicts(parts, name),
+            }
+            for name, count in trials.items()
+        },
+        "models": _renamed(parts, "models"),
+        "remarks": list(dict.fromkeys(r for part in parts for r in part.record["remarks"])),
+        "estimated_peaks": first["estimated_peaks"],
+        "versions": first["versions"],
+        "commit": first["commit"],
+        "device_name": first["device_name"],
+        "sessions": [session for part in parts for session in part.record["sessions"]],
+        "costs": _renamed(timed, "costs"),
+        "seconds_per_sample_in_run": summary.seconds,
+        "same_measurements": summary.same_measurements,
+        "failed": summary.failed,
+        "failures": [text for part in parts for text in part.record["failures"]],
+        "joined": [_provenance(part) for part in parts],
+        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _masks(parts: Sequence[Part], group: str, count: int) -> dict[str, Any]:
+    """The list of the part that has just these masks: `count` is the fewest."""
+    listed = (part.record["groups"][group]["masks"] for part in parts)
+    return next(dict(masks) for masks in listed if len(masks["masks"]) == count)
+
+
+def _renamed(parts: Sequence[Part], key: str) -> dict[str, Any]:
+    return {
+        name: part.record[key][label]
+        for part in parts
+        for label, name in part.labels.items()
+        if label in part.record[key]
+    }
+
+
+def _provenance(part: Part) -> dict[str, Any]:
+    told = ("commit", "versions", "device_name", "finished")
+    return {
+        "folder": part.folder.resolve().name,
+        "models": list(part.labels.values()),
+        **{key: part.record.get(key) for key in told},
+    }
+
+
+def _rows(parts: Sequence[Part], record: Mapping[str, Any]) -> Iterator[Row]:
+    """The long table: by model, group, trial, scene and metric, as in an evaluation."""
+    for part in parts:
+        for label, name in part.labels.items():
+            for group, count in record["trials"].items():
+                facts = record["groups"][group]
+                for trial in range(count):
+                    values = part.scores[label, group, trial]
+                    mask_id = facts["masks"]["masks"][trial]["mask_id"]
+                    seconds = part.seconds[label, group, trial]
+                    for place, scene in enumerate(record["scenes"]):
+                        for metric in record["metrics"]:
+                            yield (
+                                name, record["protocol"], group, trial, mask_id, scene, metric,
+                                values[metric][place], seconds, facts["overlap"][name],
+                            )  # fmt: skip

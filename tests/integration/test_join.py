@@ -1,0 +1,148 @@
+"""Evaluations made apart and joined are the evaluation made together."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_evaluation import make_data
+
+from prismask.apps import cli
+from prismask.errors import ConfigError, FormatError, OutputExistsError
+from prismask.evaluation.join import join
+from prismask.evaluation.runner import evaluate
+from prismask.evaluation.runs import read_run
+
+QUICK, SLOW, NET = "gap-tv:iterations=3", "gap-tv:iterations=5", "srn:width=8,blocks=1"
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_data(tmp_path_factory.mktemp("tiny") / "data")
+
+
+@pytest.fixture(scope="module")
+def apart(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three evaluations, the third of all models together."""
+    folder = tmp_path_factory.mktemp("apart")
+    run(tiny, folder / "one", ["w/o steps=" + QUICK, "net=" + NET])
+    run(tiny, folder / "two", ["slow=" + SLOW], trials=4)
+    run(tiny, folder / "both", ["w/o steps=" + QUICK, "net=" + NET, "slow=" + SLOW])
+    return folder
+
+
+def run(data: Path, out: Path, models: list[str], trials: int = 3, **options: Any) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    evaluate(models, data=data, out=out, trials=trials, timing=False, noise=0.01, **options)
+    torch.set_num_threads(before)
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        found = list(csv.DictReader(file))
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in found]
+
+
+def test_joined_is_what_one_evaluation_gives(apart: Path, tmp_path: Path) -> None:
+    text = join([apart / "one", apart / "two"], tmp_path / "joined")
+    for table in ("scores.csv", "summary.csv", "paired.csv"):
+        assert rows(tmp_path / "joined" / table) == rows(apart / "both" / table), table
+    assert text == (apart / "both" / "summary.md").read_text(encoding="utf-8")
+    assert text == (tmp_path / "joined" / "summary.md").read_text(encoding="utf-8")
+    found, together = read_run(tmp_path / "joined"), read_run(apart / "both")
+    for key in ("models", "groups", "trials", "scenes", "metrics", "same_measurements", "failed"):
+        assert found[key] == together[key], key
+    assert [part["models"] for part in found["joined"]] == [["w/o steps", "net"], ["slow"]]
+    assert all(part["finished"] and part["versions"] for part in found["joined"])
+
+
+def test_what_is_in_both_is_taken_once_and_two_of_a_name_are_kept_apart(
+    tiny: Path, apart: Path, tmp_path: Path
+) -> None:
+    run(tiny, tmp_path / "other", ["slow=" + QUICK, "net=" + NET])
+    join([apart / "both", tmp_path / "other"], tmp_path / "joined")
+    record = read_run(tmp_path / "joined")
+    assert list(record["models"]) == ["w/o steps", "net", "slow", "slow (other)"]
+    both = rows(tmp_path / "joined" / "paired.csv")
+    same = [r for r in both if (r["first"], r["second"]) == ("w/o steps", "slow (other)")]
+    assert same
+    assert all(float(r["mean"]) == 0 for r in same if r["metric"] == "psnr_paper")
+
+
+def test_the_parquet_twin_is_enough(apart: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for name in ("run.json", "scores.parquet"):
+        (kept / name).write_bytes((apart / "one" / name).read_bytes())
+    join([kept, apart / "two"], tmp_path / "joined")
+    assert rows(tmp_path / "joined" / "scores.csv") == rows(apart / "both" / "scores.csv")
+    (kept / "scores.parquet").write_bytes(b"PAR1 is not all of it")
+    with pytest.raises(FormatError, match=r"scores\.parquet cannot be read"):
+        join([kept, apart / "two"], tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"noise": 0.02}, "differ in noise"),
+        ({"seed": 1}, "differ in seed"),
+        ({"scenes": {"scene01": "0"}}, "differ in scenes"),
+        ({"finished": None}, "not finished"),
+        ({"kind": "stress"}, "only evaluations"),
+        ({"metrics": []}, "no metric in common"),
+        ({"groups": {}}, "no group of masks in common"),
+    ],
+)
+def test_what_did_not_measure_the_same_is_refused(
+    apart: Path, tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words):
+        join([apart / "one", changed(apart / "two", tmp_path / "two", change)], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_other_masks_and_tables_that_do_not_fit_are_refused(apart: Path, tmp_path: Path) -> None:
+    groups = read_run(apart / "two")["groups"]
+    next(iter(groups.values()))["masks"]["masks"][1]["mask_id"] = "0123456789ab"
+    other = changed(apart / "two", tmp_path / "masks", {"groups": groups})
+    with pytest.raises(ConfigError, match="drew different masks"):
+        join([apart / "one", other], tmp_path / "out")
+    with pytest.raises(FormatError, match="not those that its run"):
+        join([other, other], tmp_path / "out")
+    cut = changed(apart / "two", tmp_path / "cut", {})
+    lines = (cut / "scores.csv").read_text().splitlines(keepends=True)
+    (cut / "scores.csv").write_text("".join(lines[:40]))
+    with pytest.raises(FormatError, match="not complete"):
+        join([apart / "one", cut], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_and_its_folder(
+    apart: Path, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "joined"
+    one, two = str(apart / "one"), str(apart / "two")
+    assert cli.run(["join", one, two, "--out", str(out)]) == 0
+    assert "w/o steps − slow" in capsys.readouterr().out
+    assert cli.run(["join", one, two, "--out", str(out)]) == 2
+    assert "holds an evaluation already" in capsys.readouterr().err
+    assert cli.run(["join", one, "--out", str(tmp_path / "x")]) == 2
+    assert "at least two folders" in capsys.readouterr().err
+    assert cli.run(["join", one, str(tmp_path), "--out", str(tmp_path / "x")]) == 2
+    assert "holds no evaluation" in capsys.readouterr().err
+    with pytest.raises(OutputExistsError, match="put together from other evaluations"):
+        run(tiny, out, ["slow=" + SLOW], resume=True)
+
+
+def changed(folder: Path, copy: Path, change: dict[str, Any]) -> Path:
+    copy.mkdir()
+    (copy / "scores.csv").write_bytes((folder / "scores.csv").read_bytes())
+    record = {**read_run(folder), **change}
+    (copy / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    return copy
