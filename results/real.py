@@ -6,7 +6,7 @@
 There is no truth to compare with: real.json holds what the self-check says (what of the snapshot
 the cube does not explain, against the noise), real.jpg what it looks like. The first form keeps
 pictures in OUT/real (`--out`), one small file for each snapshot and method, and needs no plotting
-library; the second draws the sheet from whatever is there.
+library; the second draws the sheet from whatever is there, and renews its numbers.
 """
 
 from __future__ import annotations
@@ -47,9 +47,12 @@ def main() -> None:
     kept: Path = options.out / "real"
     if options.sheet:
         (options.out / "real.jpg").write_bytes(sheet(kept))
-        records = {path.stem: json.loads(path.read_text()) for path in sorted(kept.glob("*.json"))}
-        text = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
-        (options.out / "real.json").write_text(text, encoding="utf-8")
+        told = options.out / "real.json"
+        # What was measured before stays, where its picture was not kept too.
+        records = json.loads(told.read_text(encoding="utf-8")) if told.exists() else {}
+        records |= {path.stem: json.loads(path.read_text()) for path in kept.glob("*.json")}
+        records = dict(sorted(records.items()))
+        told.write_text(json.dumps(records, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         print(table(records))
         return
     kept.mkdir(parents=True, exist_ok=True)
