@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from prismask.evaluation.runner import evaluate as evaluate
     from prismask.inference.single import reconstruct as reconstruct
     from prismask.optics.camera import CASSI as CASSI
+    from prismask.optics.measured import measure_camera as measure_camera
     from prismask.scenes.files import load as load
     from prismask.scenes.files import load_cube as load_cube
     from prismask.scenes.files import load_mask as load_mask
@@ -34,6 +35,7 @@ _HOMES = {
     "load_cube": "prismask.scenes.files",
     "load_mask": "prismask.scenes.files",
     "load_measurement": "prismask.scenes.files",
+    "measure_camera": "prismask.optics.measured",
     "reconstruct": "prismask.inference.single",
     "save": "prismask.scenes.files",
 }

@@ -15,6 +15,7 @@ from cyclopts import App, CycloptsError, Parameter
 from prismask import __version__
 from prismask.apps.analyse import analyse
 from prismask.apps.calibrate import calibrate
+from prismask.apps.camera import camera
 from prismask.apps.convert import convert
 from prismask.apps.demo import demo
 from prismask.apps.evaluate import evaluate, stress
@@ -47,8 +48,8 @@ app = App(
 )
 
 for command in (
-    demo, info, simulate, reconstruct, view, serve, models, calibrate, render, evaluate_pair,
-    convert, join, report,
+    demo, info, camera, simulate, reconstruct, view, serve, models, calibrate, render,
+    evaluate_pair, convert, join, report,
 ):  # fmt: skip
     app.command(command)
 for shared in SHARED_OPTIONS:

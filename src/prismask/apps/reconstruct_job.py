@@ -65,13 +65,14 @@ class SnapshotWork:
         """Load, check, reconstruct, save; `resume` skips what is finished."""
         from prismask.errors import OutputExistsError
         from prismask.inference.folder import Finished
+        from prismask.optics.simulate import camera_notes
         from prismask.scenes.files import load_measurement
         from prismask.scenes.formats import check_writable
 
         measurement = load_measurement(job.source, self.variable)
         aperture = _mask(self.mask, self.mask_variable, self.run_id)
         ready = _reconstruction(self.settings, self.run_id)
-        camera = told_camera(self.camera, measurement.attrs)
+        camera = told_camera(self.camera, camera_notes(measurement, aperture))
         recipe = None
         if resume and not self.overwrite:
             recipe = self._recipe(ready, measurement, aperture, camera)
@@ -96,7 +97,7 @@ class SnapshotWork:
         from prismask.inference.single import find_wavelengths
 
         camera, _ = ready.camera_for(measurement, mask, camera)
-        at, _ = find_wavelengths(measurement, camera, self.camera.wavelength_list())
+        at, _ = find_wavelengths(measurement, mask, camera, self.camera.wavelength_list())
         return ready.recipe(measurement, mask, camera, at)
 
     def _add_picture(self, out: Path) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
@@ -15,6 +16,7 @@ from prismask.errors import ConfigError
 if TYPE_CHECKING:
     from prismask.optics.sensor import Sensor
     from prismask.optics.simulate import Scale
+    from prismask.scenes.records import Mask
 
 
 @Parameter(name="*", group=Group("Sensor", sort_key=20))
@@ -77,11 +79,17 @@ def simulate(
     stages = build_sensor(sensor or SensorOptions())
     cube = load_cube(scene, variable, options.wavelength_list())
     known = None if cube.wavelengths is None else [float(w) for w in cube.wavelengths]
-    design = build_camera(options, cube.bands, known)
     aperture = load_mask(mask, mask_variable)
+    design = build_camera(options, cube.bands, known, _notes(aperture, cube.bands))
     shot = optics.simulate(cube, aperture, design, stages, seed, _scale(scale))
     save(shot, out, overwrite=overwrite)
     say(f"{out}: {shot.size[0]}×{shot.size[1]}, {design.bands} bands over {design.extent} px")
+
+
+def _notes(mask: Mask, bands: int) -> Mapping[str, Any]:
+    """What a measured mask says of its camera, if that has as many bands as the scene."""
+    offsets = mask.attrs.get("camera_offsets_px")
+    return mask.attrs if isinstance(offsets, list | tuple) and len(offsets) == bands else {}
 
 
 def build_sensor(options: SensorOptions) -> Sensor | None:

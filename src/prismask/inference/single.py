@@ -40,7 +40,7 @@ from prismask.models.catalogue import default_weights, load_model
 from prismask.models.devices import choose_device
 from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI
-from prismask.optics.simulate import camera_attrs, unscaled
+from prismask.optics.simulate import camera_attrs, camera_notes, unscaled
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
 from prismask.scenes.files import load_mask, load_measurement
 from prismask.scenes.records import Cube, Mask, Measurement, array_hash, check_wavelengths
@@ -79,12 +79,12 @@ def reconstruct(
 ) -> Cube:
     """The cube `(C, H, W)` behind a `measurement` taken through `mask` (records or files).
 
-    camera: None takes the one noted in the measurement, else the default one, else the band
-        count that fits the two sizes.
+    camera: None takes the one noted in the measurement or the mask, else the default one, else the
+        band count that fits the two sizes.
     method, model: a solver by name, or trained weights by name or path. With neither, the
         default weights that ship, or gap-tv as long as none do.
     wavelengths: of the camera's bands in nm; None takes those noted in the measurement or the
-        default ones for the default band count; otherwise the cube has none.
+        mask, or the default ones for the default band count; otherwise the cube has none.
     samples: masks drawn from the network's posterior. The cube is then their mean, `std` their
         spread. `lower` and `upper` are the calibrated interval of coverage `level` where one is
         stored with the weights, else the quantiles of the samples.
@@ -200,7 +200,7 @@ class Reconstruction:
     ) -> Cube:
         """Check, reconstruct, check again."""
         camera, guessed = self.camera_for(measurement, mask, camera)
-        at, at_source = find_wavelengths(measurement, camera, wavelengths)
+        at, at_source = find_wavelengths(measurement, mask, camera, wavelengths)
         started = time.perf_counter()
         if self.settings.place is not None:
             self.settings.place.check(mask)
@@ -247,7 +247,8 @@ class Reconstruction:
         """The camera to use, and the remark if it was guessed; sizes that do not fit raise."""
         guessed: Finding | None = None
         if camera is None:
-            camera, guessed = checks.find_camera(measurement.size, mask.size, measurement.attrs)
+            notes = camera_notes(measurement, mask)
+            camera, guessed = checks.find_camera(measurement.size, mask.size, notes)
         checks.check_fit(measurement.size, mask.size, camera)
         return camera, [guessed] if guessed is not None else []
 
@@ -303,14 +304,15 @@ def _residual_findings(residual: Residual, method: Method, settings: Settings) -
 
 
 def find_wavelengths(
-    measurement: Measurement, camera: CASSI, given: Any
+    measurement: Measurement, mask: Mask, camera: CASSI, given: Any
 ) -> tuple[NDArray[np.float64] | None, str]:
     """The wavelengths of the bands and where they were found."""
-    noted = measurement.attrs.get("wavelengths_nm")
     if given is not None:
         return check_wavelengths(given, camera.bands), "given"
-    if noted is not None and np.size(noted) == camera.bands:
-        return check_wavelengths(np.atleast_1d(noted), camera.bands), "measurement"
+    for source, attrs in (("measurement", measurement.attrs), ("mask", mask.attrs)):
+        noted = attrs.get("wavelengths_nm")
+        if noted is not None and np.size(noted) == camera.bands:
+            return check_wavelengths(np.atleast_1d(noted), camera.bands), source
     if camera.bands == BANDS:
         return check_wavelengths(WAVELENGTHS_NM, BANDS), "default"
     return None, "unknown"

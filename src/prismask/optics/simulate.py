@@ -86,6 +86,10 @@ def noted_scale(measurement: Measurement) -> float:
     return float(scale)
 
 
+CAMERA_KEYS = ("camera_design", "camera_axis", "camera_offsets_px")
+"""What `camera_attrs` writes."""
+
+
 def camera_attrs(camera: CASSI) -> dict[str, Any]:
     """The camera in attributes that any file format holds."""
     return {
@@ -109,6 +113,18 @@ def camera_from_attrs(attrs: Mapping[str, Any]) -> CASSI | None:
         # Ours begin below 1; only differences matter in anybody else's.
         start=float(min(listed)) if 0 <= min(listed) < 1 else 0.0,
     )
+
+
+def camera_notes(measurement: Measurement, mask: Mask) -> Mapping[str, Any]:
+    """The attributes that describe the camera: the measurement's, else the mask's.
+
+    A snapshot of ours notes the camera that took it. One from a laboratory notes nothing, but the
+    mask that was measured with its camera may (`optics.measured`).
+    """
+    if "camera_offsets_px" in measurement.attrs or "camera_offsets_px" not in mask.attrs:
+        return measurement.attrs
+    kept = (*CAMERA_KEYS, "wavelengths_nm")
+    return {**measurement.attrs, **{key: mask.attrs[key] for key in kept if key in mask.attrs}}
 
 
 def _factor(scale: Scale, signal: Tensor, mask: Tensor, camera: CASSI) -> float:

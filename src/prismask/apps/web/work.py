@@ -49,12 +49,13 @@ class Order:
 
 def reconstruct(report: Report, folder: str, order: Order, most_values: int) -> dict[str, Any]:
     """Reconstruct the snapshot in `folder` and write the cube beside it."""
+    from prismask.optics.simulate import camera_notes
     from prismask.scenes.files import load_mask, load_measurement, save
 
     here = Path(folder)
     measurement, mask = load_measurement(here / SNAPSHOT), load_mask(here / MASK)
     ready = _ready(order.settings())
-    told = told_camera(order.camera, measurement.attrs)
+    told = told_camera(order.camera, camera_notes(measurement, mask))
     camera, _ = ready.camera_for(measurement, mask, told)
     count = camera.bands * mask.size[0] * mask.size[1]
     if count > most_values:

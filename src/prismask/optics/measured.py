@@ -1,0 +1,308 @@
+"""A camera from pictures of its mask, each in light of one wavelength.
+
+In evenly spread light of wavelength λ the sensor shows the mask itself, moved by that light's
+place: y[h, v] = m[h, v − o_λ]. How far the pictures have moved against each other is the
+dispersion, at the wavelengths that were measured; a polynomial carries it to all others. The
+picture at the band of offset 0 is the mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismask.checks import size_text
+from prismask.errors import ConfigError, ShapeError, ValuesError
+from prismask.optics.camera import CASSI
+from prismask.optics.shifts import Picture, Shift, find_shift, moved
+from prismask.optics.simulate import camera_attrs
+from prismask.scenes.defaults import STEP
+from prismask.scenes.records import Mask, check_wavelengths
+
+ALIKE = 0.5
+"""Correlation of two pictures below which they do not show the same mask."""
+WORTH_TELLING_PX = 0.1
+"""Misfit of the curve from which somebody should hear of it."""
+ACROSS_PX = 0.25
+"""How far the spectrum may leave its row before somebody should hear of it."""
+CERTAIN_PX = 0.05
+"""How well a place is known at best."""
+BEYOND = 0.02
+"""Share of the measured range by which wavelengths may lie outside it."""
+HIGHEST_DEGREE = 4
+DARK_FIELD = 0.02
+"""Share of the brightest light below which a pixel is not lit, and its transmission not known."""
+OPEN = 99.5
+"""Percentile of a picture that counts as fully open where no flat field says so."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where light of one wavelength lands, in pixels."""
+
+    wavelength_nm: float
+    along: float
+    """Along the dispersion, from the first wavelength on."""
+    across: float
+    """Across it: 0 in a camera whose spectrum runs along its rows."""
+    likeness: float
+    """Correlation with the picture that all are compared with."""
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredCamera:
+    """What the pictures say."""
+
+    mask: Mask
+    """With the camera noted in its attributes."""
+    camera: CASSI
+    wavelengths: NDArray[np.float64]
+    """Centre of each band in nm."""
+    places: tuple[Place, ...]
+    coefficients: tuple[float, ...]
+    """px(λ) = Σ_k coefficients[k] · λ_nmᵏ."""
+    misfit_px: float
+    """Largest distance of a measured place from the curve."""
+    left_out_px: float
+    """The same for curves that did not know the place; NaN where too few were measured."""
+    findings: tuple[str, ...]
+    """What to mind, in sentences."""
+
+
+def transmission(lit: Picture, flat: Picture | None = None, dark: Picture | None = None) -> Picture:
+    """m = (with − dark) / (without − dark), in [0, 1]; 0 where no light arrives without a mask.
+
+    flat: the same light without the mask; None: what is brightest in the picture is fully open.
+    """
+    ground = np.zeros(()) if dark is None else np.asarray(dark, dtype=np.float64)
+    light = np.asarray(lit, dtype=np.float64) - ground
+    if flat is None:
+        whole = np.full(light.shape, np.percentile(light, OPEN))
+    else:
+        whole = np.asarray(flat, dtype=np.float64) - ground
+    brightest = float(np.percentile(whole, OPEN))
+    if not brightest > 0:
+        raise ValuesError("no light is left once the dark picture is taken off: are they swapped?")
+    seen = whole > DARK_FIELD * brightest
+    found: Picture = np.clip(np.where(seen, light / np.where(seen, whole, 1.0), 0.0), 0.0, 1.0)
+    return found
+
+
+def measure_camera(
+    pictures: Mapping[float, Picture],
+    *,
+    step: float = STEP,
+    bands: int | None = None,
+    wavelengths: Sequence[float] | None = None,
+    axis: Literal["width", "height"] | None = None,
+    degree: int | None = None,
+) -> MeasuredCamera:
+    """The camera behind `pictures`, wavelength in nm → transmission `(H, W)` on the whole sensor.
+
+    The bands are at `wavelengths`, where those are given; else `bands` of them, equally many pixels
+    apart from the first picture's place to the last's; else as many as lie about `step` pixels
+    apart, which is how the networks know them.
+    axis: of the dispersion; None: along which the pictures move most.
+    degree: of the polynomial; None: the one that best foretells a place it has not seen.
+    """
+    _check(pictures, step, bands)
+    shifts = _shifts(pictures)
+    axis = axis or _axis_of(shifts)
+    places = _places(shifts, axis)
+    nm = np.array([place.wavelength_nm for place in places])
+    px = np.array([place.along for place in places])
+    curve, left_out = _fitted(nm, px, degree)
+    centres = _centres(curve, nm, step, bands, wavelengths)
+    # A thousandth of a pixel is below any calibration, and a whole number may be meant.
+    camera = CASSI(tuple(float(v) for v in np.round(curve(centres), 3)), axis=axis)
+    mask = _mask(pictures, nm, px, float(curve(centres).min()), camera)
+    misfit = float(np.abs(curve(nm) - px).max())
+    attrs = {**camera_attrs(camera), "wavelengths_nm": [float(w) for w in centres]}
+    return MeasuredCamera(
+        Mask(mask.astype(np.float32), attrs=attrs),
+        camera,
+        centres,
+        places,
+        tuple(float(c) for c in curve.convert().coef),
+        misfit,
+        left_out,
+        tuple(_findings(places, misfit, left_out, len(nm))),
+    )
+
+
+def _check(pictures: Mapping[float, Picture], step: float, bands: int | None) -> None:
+    if len(pictures) < 2:
+        raise ConfigError(
+            "a dispersion needs pictures at two wavelengths or more; four or five show its curve."
+        )
+    shapes = {np.shape(picture) for picture in pictures.values()}
+    if len(shapes) > 1 or len(next(iter(shapes))) != 2:
+        listed = ", ".join(sorted(size_text(shape) for shape in shapes))
+        raise ShapeError(f"all pictures are of one sensor and have its size; these are {listed}.")
+    if not 0 < step < np.inf:
+        raise ConfigError(f"the step is {step:g}; bands lie a number of pixels above 0 apart.")
+    if bands is not None and bands < 2:
+        raise ConfigError(f"{bands} bands: a spectrum has two or more.")
+
+
+def _shifts(pictures: Mapping[float, Picture]) -> dict[float, Shift]:
+    """Every picture against the one in the middle of the spectrum, which all overlap most."""
+    ordered = sorted(pictures)
+    middle = ordered[len(ordered) // 2]
+    found = {nm: find_shift(pictures[middle], pictures[nm]) for nm in ordered}
+    for nm, shift in found.items():
+        if shift.likeness < ALIKE:
+            raise ValuesError(
+                f"the picture at {nm:g} nm does not show the mask of the one at {middle:g} nm "
+                f"(correlation {shift.likeness:.2f}). Is it of this camera, exposed well, and of "
+                "one wavelength only?"
+            )
+    return found
+
+
+def _axis_of(shifts: Mapping[float, Shift]) -> Literal["width", "height"]:
+    right = np.ptp([shift.right for shift in shifts.values()])
+    down = np.ptp([shift.down for shift in shifts.values()])
+    return "width" if right >= down else "height"
+
+
+def _places(shifts: Mapping[float, Shift], axis: str) -> tuple[Place, ...]:
+    both = [(s.right, s.down) if axis == "width" else (s.down, s.right) for s in shifts.values()]
+    first = both[0]
+    return tuple(
+        Place(float(nm), along - first[0], across - first[1], shift.likeness)
+        for (nm, shift), (along, across) in zip(shifts.items(), both, strict=True)
+    )
+
+
+def _fitted(
+    nm: NDArray[np.float64], px: NDArray[np.float64], degree: int | None
+) -> tuple[np.polynomial.Polynomial, float]:
+    """The curve, and how far off it is, at worst, for a place that it does not know."""
+    most = len(nm) - 1
+    if degree is not None and not 1 <= degree <= most:
+        raise ConfigError(
+            f"a polynomial of degree {degree} needs {degree + 1} wavelengths or more, and a "
+            f"degree is 1 or more; there are {len(nm)} wavelengths."
+        )
+    allowed = [degree] if degree else list(range(1, min(HIGHEST_DEGREE, most - 1) + 1)) or [most]
+    misses = {one: _left_out(nm, px, one) for one in allowed}
+    best = min(misses, key=lambda one: (misses[one], one)) if degree is None else degree
+    curve = np.polynomial.Polynomial.fit(nm, px, best)
+    slopes = curve.deriv()(np.linspace(nm[0], nm[-1], 257))
+    if not (np.all(slopes > 0) or np.all(slopes < 0)):
+        raise ValuesError(
+            "the light does not move on steadily with its wavelength: "
+            + ", ".join(f"{w:g} nm at {p:.1f} px" for w, p in zip(nm, px, strict=True))
+            + ". Are two pictures swapped?"
+        )
+    return curve, misses[best]
+
+
+def _left_out(nm: NDArray[np.float64], px: NDArray[np.float64], degree: int) -> float:
+    """Worst miss of inner places by curves through all others; the ends would be extrapolated."""
+    inner = range(1, len(nm) - 1)
+    if len(nm) - 1 <= degree or not inner:
+        return float("nan")
+    misses = []
+    for one in inner:
+        others = np.arange(len(nm)) != one
+        curve = np.polynomial.Polynomial.fit(nm[others], px[others], degree)
+        misses.append(abs(float(curve(nm[one])) - float(px[one])))
+    return max(misses)
+
+
+def _centres(
+    curve: np.polynomial.Polynomial,
+    nm: NDArray[np.float64],
+    step: float,
+    bands: int | None,
+    wavelengths: Sequence[float] | None,
+) -> NDArray[np.float64]:
+    low, high = float(nm[0]), float(nm[-1])
+    if wavelengths is not None:
+        given = check_wavelengths(wavelengths, len(wavelengths))
+        slack = BEYOND * (high - low)
+        if given.min() < low - slack or given.max() > high + slack:
+            raise ConfigError(
+                f"the bands reach from {given.min():g} to {given.max():g} nm, the pictures from "
+                f"{low:g} to {high:g} nm. Take pictures at both ends, or leave those bands out."
+            )
+        return given
+    grid = np.linspace(low, high, 4097)
+    reached = np.abs(curve(grid) - curve(low))
+    spread = float(reached[-1])
+    if spread - np.floor(spread) < CERTAIN_PX < spread:
+        # A few hundredths of a pixel too many would cost the scene a column.
+        spread = float(np.floor(spread))
+    # From end to end: light that no band stands for would be taken for light of the others.
+    count = round(spread / step) + 1 if bands is None else bands
+    if count < 2:
+        raise ConfigError(
+            f"between {low:g} and {high:g} nm light moves by {spread:.2f} px only; bands {step:g} "
+            "px apart are not to be had. Measure a wider range, or give a smaller step."
+        )
+    places = np.linspace(0.0, spread, count)
+    return np.asarray(np.interp(places, reached, grid), dtype=np.float64)
+
+
+def _mask(
+    pictures: Mapping[float, Picture],
+    nm: NDArray[np.float64],
+    px: NDArray[np.float64],
+    origin: float,
+    camera: CASSI,
+) -> Picture:
+    """The picture nearest to the band of offset 0, moved by what is left, cut to the scene."""
+    nearest = int(np.abs(px - origin).argmin())
+    by = origin - float(px[nearest])
+    picture = np.asarray(pictures[float(nm[nearest])], dtype=np.float64)
+    shift = (0.0, by) if camera.axis == "width" else (by, 0.0)
+    height, width = picture.shape
+    size = (height, width - camera.extent) if camera.axis == "width" else (
+        height - camera.extent, width
+    )  # fmt: skip
+    if min(size) < 1:
+        raise ShapeError(
+            f"the spectrum spreads over {camera.extent} px of pictures of "
+            f"{size_text(picture.shape)}: nothing is left for the scene."
+        )
+    # Interpolation costs sharpness, and a hundredth of a pixel is below any calibration.
+    shown = picture if abs(by) < 0.01 else moved(picture, *shift)
+    return np.clip(shown[: size[0], : size[1]], 0.0, 1.0)
+
+
+def _findings(places: Sequence[Place], misfit: float, left_out: float, count: int) -> list[str]:
+    found = []
+    if count < 4:
+        found.append(
+            f"{count} wavelengths: between them the curve of the prism is a guess. Four or five "
+            "would show how good it is."
+        )
+    worst = misfit if np.isnan(left_out) else max(misfit, left_out)
+    if worst > WORTH_TELLING_PX:
+        found.append(
+            f"the curve misses a measured place by up to {worst:.2f} px: measure at more "
+            "wavelengths, or narrow the light of each."
+        )
+    across = float(np.ptp([place.across for place in places]))
+    along = float(np.ptp([place.along for place in places]))
+    if across > ACROSS_PX:
+        angle = np.degrees(np.arctan2(across, along))
+        found.append(
+            f"the spectrum leaves its row by {across:.2f} px from end to end ({angle:.2f}°), which "
+            "the camera's description does not hold: turn the sensor or the prism, or the pictures "
+            "and snapshots alike."
+        )
+    least = min(places, key=lambda place: place.likeness)
+    if least.likeness < 0.8:
+        found.append(
+            f"the picture at {least.wavelength_nm:g} nm resembles the others least (correlation "
+            f"{least.likeness:.2f}): it may be out of focus, dark, or of a mask that transmits "
+            "differently there."
+        )
+    return found

@@ -1,0 +1,108 @@
+"""`prismask camera`: files in, a mask that says all about its camera out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from prismask import CASSI, Cube, Mask, load_cube, load_mask
+from prismask.apps import cli
+from prismask.optics.fabricate import fabricate_mask
+from prismask.optics.simulate import camera_from_attrs, simulate
+
+SIZE = (64, 80)
+NM = (450, 500, 550, 600, 650)
+PRISM = CASSI((0.0, 6.4, 11.9, 16.5, 20.0))
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with pictures at five wavelengths under uneven light, flat and dark."""
+    monkeypatch.chdir(tmp_path)
+    mask = Mask(fabricate_mask(SIZE, torch.Generator().manual_seed(1)).numpy())
+    light = np.linspace(0.4, 0.8, 100, dtype=np.float32)[None].repeat(64, 0)
+    for number, nm in enumerate(NM):
+        lit = np.zeros((5, *SIZE), np.float32)
+        lit[number] = 1
+        shot = simulate(Cube(lit, np.array(NM, float)), mask, PRISM, scale=1.0).values
+        np.save(f"lit{nm}.npy", 0.05 + light * shot)
+        np.save(f"flat{nm}.npy", 0.05 + light)
+    np.save("dark.npy", np.full((64, 100), 0.05, np.float32))
+    np.save("mask.npy", mask.values)
+    return tmp_path
+
+
+def pictures() -> list[str]:
+    return [f"{nm}=lit{nm}.npy" for nm in NM]
+
+
+def test_from_pictures_to_a_cube(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["camera", *pictures(), "--flat", "flat450.npy", "--dark", "dark.npy", "-o", "lab.nc"]
+    assert cli.run(asked) == 0
+    told = capsys.readouterr()
+    assert "11 bands from 450.0 to 650.0 nm over 20 px along the width" in told.out
+    assert "prismask reconstruct SNAPSHOT --mask lab.nc" in told.out
+    assert told.err == ""
+    mask = load_mask("lab.nc")
+    np.testing.assert_allclose(mask.values, np.load("mask.npy"), atol=0.06)
+    with Image.open(bench / "lab.png") as picture:
+        assert picture.width > 1000
+    noted = camera_from_attrs(mask.attrs)
+    assert noted is not None
+    scene = np.ones((11, *SIZE), np.float32)
+    np.save("shot.npy", simulate(Cube(scene), Mask(mask.values), noted).values)
+    made = ["--method", "gap-tv", "--iterations", "2", "-o", "cube.nc"]
+    assert cli.run(["reconstruct", "shot.npy", "--mask", "lab.nc", *made]) == 0
+    assert load_cube("cube.nc").wavelengths == pytest.approx(mask.attrs["wavelengths_nm"])
+    assert cli.run(asked) == 2
+    assert "lab.nc exists already" in capsys.readouterr().err
+
+
+def test_a_scene_of_its_bands_is_photographed_with_the_noted_camera(bench: Path) -> None:
+    assert cli.run(["camera", *pictures(), "--bands", "4", "--no-figure", "-o", "lab.mat"]) == 0
+    assert not (bench / "lab.png").exists()
+    np.save("scene.npy", np.ones((4, *SIZE), np.float32))
+    assert cli.run(["simulate", "scene.npy", "--mask", "lab.mat", "-o", "shot.nc"]) == 0
+    cube = ["reconstruct", "shot.nc", "--mask", "lab.mat", "--method", "gap-tv", "-o", "cube.nc"]
+    assert cli.run(cube) == 0
+    assert load_cube("cube.nc").bands == 4
+
+
+def test_a_flat_for_each_wavelength(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flats = [word for nm in NM for word in ("--flat", f"{nm}=flat{nm}.npy")]
+    given = ["camera", *pictures(), *flats, "--dark", "dark.npy", "--no-figure"]
+    assert cli.run([*given, "-o", "lab.nc"]) == 0
+    np.testing.assert_allclose(load_mask("lab.nc").values, np.load("mask.npy"), atol=0.06)
+    capsys.readouterr()
+    assert cli.run(["camera", *pictures(), "--no-figure", "-o", "bare.nc"]) == 0
+    assert "without --flat" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["lit450.npy", "650=lit650.npy"], "name each picture with its wavelength"),
+        (["450=lit450.npy", "450=lit650.npy"], "the same wavelength"),
+        (["450=lit450.npy", "650=nothing.npy"], "there is no file nothing.npy"),
+        (["-450=lit450.npy", "650=lit650.npy"], "450"),
+        ([*pictures(), "--flat", "450=flat450.npy"], "--flat names no picture for 500 nm"),
+        ([*pictures(), "--flat", "flat450.npy", "--flat", "flat500.npy"], "give --flat once"),
+        ([*pictures(), "--dark", "mask.npy"], "have its size"),
+        ([*pictures(), "--bands", "4", "--step", "2"], "--step and --bands both say"),
+        ([*pictures(), "--wavelengths", "x"], "--wavelengths is 'x'"),
+        ([*pictures(), "-o", "lab.npy"], "holds no notes"),
+        ([*pictures(), "-o", "lab.xyz"], "lab.xyz"),
+    ],
+)
+def test_wrong_input_is_told_and_writes_nothing(
+    bench: Path, arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = set(bench.iterdir())
+    out = [] if "-o" in arguments else ["-o", "lab.nc"]
+    assert cli.run(["camera", *arguments, *out]) == 2
+    assert words in capsys.readouterr().err
+    assert set(bench.iterdir()) == before
