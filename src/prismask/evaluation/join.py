@@ -242,8 +242,8 @@ def _record(
         "remarks": list(dict.fromkeys(r for part in parts for r in part.record["remarks"])),
         "estimated_peaks": first["estimated_peaks"],
         "versions": first["versions"],
-        "commit": first["commit"],
-        "device_name": first["device_name"],
+        "commit": _all_of(parts, "commit"),
+        "device_name": _all_of(parts, "device_name"),
         "sessions": [session for part in parts for session in part.record["sessions"]],
         "costs": _renamed(timed, "costs"),
         "seconds_per_sample_in_run": summary.seconds,
@@ -268,6 +268,10 @@ def _renamed(parts: Sequence[Part], key: str) -> dict[str, Any]:
         for label, name in part.labels.items()
         if label in part.record[key]
     }
+
+
+def _all_of(parts: Sequence[Part], key: str) -> str:
+    return ", ".join(dict.fromkeys(str(part.record.get(key, "?")) for part in parts))
 
 
 def _provenance(part: Part) -> dict[str, Any]:

@@ -32,12 +32,21 @@ PAPER_NAMES = {"full": "SRN + GST", "w/o GST": "SRN, w/o GST"}
 
 def model_sections(found: Sources) -> list[Section]:
     """Ablation, variance and complexity, from all evaluations together."""
-    blocks: list[Block] = []
-    for source in found.evaluations:
-        rows = source.rows("summary.csv")
-        if rows:
-            table = ScoreTable(rows)
-            blocks += [*_ablation(source, table), *_variance(source, table)]
+    tables = [
+        (source, ScoreTable(rows))
+        for source in found.evaluations
+        if (rows := source.rows("summary.csv"))
+    ]
+    ablations = [block for source, table in tables for block in _ablation(source, table)]
+    if tables and not ablations:
+        ablations = [Text(
+            "No ablation: it needs trained networks with different mask posteriors "
+            "(`without-gst`, `without-gcn`, `without-bilevel` and the full model) in one "
+            "evaluation, or in several that `prismask join` puts together."
+        )]  # fmt: skip
+    blocks: list[Block] = [*ablations]
+    for source, table in tables:
+        blocks += _variance(source, table)
     blocks += _complexity(found)
     return [Section("Models: ablation, variance, complexity", blocks)] if blocks else []
 
@@ -57,11 +66,7 @@ def _ablation(source: Source, table: ScoreTable) -> list[Block]:
     networks = _networks(source)
     name = f"{source.record['protocol']} ({source.name})"
     if len({posterior["kind"] for posterior in networks.values()}) < 2:
-        return [Text(
-            f"No ablation for {name}: it needs trained networks with different mask posteriors "
-            "(`without-gst`, `without-gcn`, `without-bilevel` and the full model) in one "
-            "evaluation."
-        )]  # fmt: skip
+        return []
     metrics = [m for m in (PSNR, SSIM) if m in table.metrics]
     groups = list(source.record["groups"])
     compare = set(table.scenes) == set(SCENES)

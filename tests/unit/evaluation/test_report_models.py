@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from prismask.evaluation.published import PSNR, SCENES
-from prismask.evaluation.report_blocks import Table
+from prismask.evaluation.report_blocks import Table, Text
 from prismask.evaluation.report_models import model_sections
 from prismask.evaluation.report_sources import Source, Sources
 from prismask.evaluation.summaries import AVERAGE
@@ -59,6 +59,23 @@ def test_every_backbone_stands_beside_its_own_numbers(tmp_path: Path) -> None:
         "vit-gst": ["Spectral ViT + GST", "32.15 ± 0.01"],
         "looks-gst": ["–", "–"],
     }
+
+
+def test_a_missing_ablation_is_told_once_and_only_where_there_is_none(tmp_path: Path) -> None:
+    sources = []
+    for number in range(3):
+        (tmp_path / str(number)).mkdir()
+        sources.append(evaluation(tmp_path / str(number), {"srn": ("srn", "none")}))
+    texts = [b for s in model_sections(Sources(evaluations=sources)) for b in s.blocks]
+    told = [b.text for b in texts if isinstance(b, Text) and "ablation" in b.text]
+    assert len(told) == 1
+    assert "prismask join" in told[0]
+    (tmp_path / "both").mkdir()
+    both = {"srn": ("srn", "none"), "srn-gst": ("srn", "gst")}
+    sources.append(evaluation(tmp_path / "both", both))
+    blocks = [b for s in model_sections(Sources(evaluations=sources)) for b in s.blocks]
+    assert not [b for b in blocks if isinstance(b, Text) and "ablation" in b.text]
+    assert len([b for b in blocks if isinstance(b, Table) and "Ablation" in b.caption]) == 1
 
 
 def test_training_time_is_that_of_the_same_weights(tmp_path: Path) -> None:
