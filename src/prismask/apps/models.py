@@ -85,6 +85,9 @@ def _facts(one: Shipped) -> dict[str, Any]:
         "megabytes": round(Path(one.path).stat().st_size / 1e6, 2),
         "kaist": one.record.get("kaist"),
         "interval": sorted(kind for kind in stored if kind in ("single", "sampled")),
+        "interval_for_other_cameras": sorted(
+            kind for kind in ("single", "sampled") if "other_quantiles" in stored.get(kind, {})
+        ),
         "sha256": one.record["sha256"],
     }
 
@@ -149,6 +152,7 @@ def _weights_line(one: dict[str, Any]) -> str:
         f"{one['megabytes']:g} MB",
         *_score_parts(one["kaist"]),
         f"interval: {', '.join(one['interval']) or 'none'}",
+        *(["also for other cameras"] if one["interval_for_other_cameras"] else []),
     ]
     return "; ".join(parts) + ("  (default)" if one["default"] else "")
 

@@ -17,12 +17,15 @@ What this promises: over scenes and masks like those it was fitted on, 90 % of t
 inside, on average over values, scenes and masks. It promises nothing about a single pixel, and
 errors of neighbouring pixels go together, so what counts as independent evidence is the number of
 scenes and masks, not of pixels; the spread of coverage over the scenes is stored beside it.
+
+All of that holds behind the camera of the training. Cameras that are not like it are a class of
+their own with quantiles of their own, where those were fitted (`inference.other_cameras`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -64,6 +67,25 @@ class Interval:
     """Coverage → q."""
     about: dict[str, Any] = field(default_factory=dict)
     """What it was fitted on, and the coverage by scene."""
+    other_quantiles: dict[float, float] = field(default_factory=dict)
+    """The same as `quantiles` behind cameras that are not the training's; empty: never fitted."""
+    other_about: dict[str, Any] = field(default_factory=dict)
+    """What those were fitted on, and the coverage by camera."""
+
+    @property
+    def knows_other_cameras(self) -> bool:
+        """Whether it was fitted for cameras that are not the training's."""
+        return bool(self.other_quantiles)
+
+    def for_camera(self, is_another: bool) -> Interval:
+        """The interval of one class of cameras: the training's, or any other.
+
+        As it is, where nothing was fitted for the others: too narrow is better than none, and
+        whoever uses it says so.
+        """
+        if not (is_another and self.knows_other_cameras):
+            return self
+        return replace(self, quantiles=self.other_quantiles)
 
     @property
     def spreads(self) -> set[str]:
@@ -93,12 +115,16 @@ class Interval:
 
     def to_record(self) -> dict[str, Any]:
         """Plain values for a weights record."""
-        return {
+        record = {
             "bands": list(self.bands),
             "exponents": dict(self.exponents),
-            "quantiles": {f"{level:g}": value for level, value in self.quantiles.items()},
+            "quantiles": _named(self.quantiles),
             "about": dict(self.about),
         }
+        if self.knows_other_cameras:
+            record["other_quantiles"] = _named(self.other_quantiles)
+            record["other_about"] = dict(self.other_about)
+        return record
 
     @classmethod
     def from_record(cls, record: dict[str, Any], bands: int) -> Interval:
@@ -107,9 +133,13 @@ class Interval:
             made = cls(
                 tuple(float(a) for a in record["bands"]),
                 {str(name): float(b) for name, b in record["exponents"].items()},
-                {float(level): float(q) for level, q in record["quantiles"].items()},
+                _read(record["quantiles"]),
                 dict(record.get("about", {})),
+                _read(record.get("other_quantiles", {})),
+                dict(record.get("other_about", {})),
             )
+            if made.knows_other_cameras and set(made.other_quantiles) != set(made.quantiles):
+                raise ValueError("its levels behind other cameras are not those behind its own")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise WeightsError(
                 f"the interval stored with the weights is damaged: {error}."
@@ -122,6 +152,14 @@ class Interval:
                 f"{sorted((*FEATURES, *SPREADS))}. Calibrate again."
             )
         return made
+
+
+def _named(quantiles: Mapping[float, float]) -> dict[str, float]:
+    return {f"{level:g}": value for level, value in quantiles.items()}
+
+
+def _read(quantiles: Mapping[str, Any]) -> dict[float, float]:
+    return {float(level): float(q) for level, q in quantiles.items()}
 
 
 def cube_features(
@@ -187,7 +225,7 @@ def fit_interval(
     logs = torch.tensor(intercepts)[band]
     ratio = errors.abs() / _scale(features, exponents, logs)
     rest = ~first
-    quantiles = {level: float(_quantile(ratio[rest], level)) for level in LEVELS}
+    quantiles = {level: float(conformal_quantile(ratio[rest], level)) for level in LEVELS}
     about = {"values": int(errors.numel()), "scenes": len(scenes)}
     about |= _coverage_by_scene(ratio[rest], scene[rest])
     return Interval(tuple(intercepts), exponents, quantiles, about)
@@ -196,6 +234,13 @@ def fit_interval(
 def coverage(truth: Tensor, lower: Tensor, upper: Tensor) -> float:
     """Share of the values that lie inside."""
     return float(((truth >= lower) & (truth <= upper)).float().mean())
+
+
+def conformal_quantile(values: Tensor, level: float) -> Tensor:
+    """The conformal quantile: the ⌈(n + 1)·level⌉-th smallest value."""
+    count = values.numel()
+    rank = min(count, -int(-(count + 1) * level // 1))
+    return values.sort().values[max(0, rank - 1)]
 
 
 def _least_squares(
@@ -242,18 +287,12 @@ def _coverage_by_scene(ratio: Tensor, scene: Tensor) -> dict[str, Any]:
     for one in sorted(set(scene.tolist())):
         others = ratio[scene != one]
         if others.numel():
-            found.append(float((ratio[scene == one] <= _quantile(others, 0.9)).float().mean()))
+            here = ratio[scene == one]
+            found.append(float((here <= conformal_quantile(others, 0.9)).float().mean()))
     if not found:
         return {}
     mean = sum(found) / len(found)
     return {"coverage_90_left_out": [round(value, 4) for value in (min(found), mean, max(found))]}
-
-
-def _quantile(values: Tensor, level: float) -> Tensor:
-    """The conformal quantile: the ⌈(n + 1)·level⌉-th smallest value."""
-    count = values.numel()
-    rank = min(count, -int(-(count + 1) * level // 1))
-    return values.sort().values[max(0, rank - 1)]
 
 
 def _average(plane: Tensor) -> Tensor:

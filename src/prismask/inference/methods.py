@@ -16,6 +16,7 @@ from prismask.inference.alignment import Alignment, align_mask
 from prismask.inference.bands import NOTICEABLE, BandAdapter
 from prismask.inference.checks import TYPICAL_LEVEL, Finding, network_gain
 from prismask.inference.engine import Engine, Estimate
+from prismask.inference.interval_words import calibration_words, interval_findings
 from prismask.inference.intervals import Interval, cube_features
 from prismask.inference.learned import Learned, learn
 from prismask.inference.settings import Settings
@@ -173,6 +174,8 @@ class NetworkMethod:
     def run(self, snapshot: Snapshot, settings: Settings, progress: Progress | None) -> Outcome:
         """One pass, or one for each sampled mask; the result is in the snapshot's units again."""
         seen, interval = self.view(snapshot), self.interval(settings)
+        if interval is not None:
+            interval = interval.for_camera(seen.adapter.is_another)
         tails = ((1 - settings.level) / 2, (1 + settings.level) / 2)
         learned = Learned(self.engine)
         if settings.adapt:
@@ -198,7 +201,12 @@ class NetworkMethod:
         std, lower, upper = seen.interval(estimate, values)
         attrs = self._attrs(settings, seen, estimate, interval)
         attrs |= learned.attrs
-        findings = (*_scale_findings(seen.gain), *_band_findings(seen.adapter), *learned.findings)
+        findings = (
+            *_scale_findings(seen.gain),
+            *_band_findings(seen.adapter),
+            *interval_findings(seen.adapter, interval),
+            *learned.findings,
+        )
         return Outcome(values, std, lower, upper, attrs, findings)
 
     def _check_samples(self, settings: Settings) -> None:
@@ -236,7 +244,9 @@ class NetworkMethod:
             attrs |= {"samples": settings.samples, "seed": settings.seed}
         percent = f"{100 * settings.level:g} %"
         if interval is not None:
-            attrs["interval"] = f"{percent}, calibrated on {interval.about.get('scenes')} scenes"
+            attrs["interval"] = (
+                f"{percent}, calibrated on {calibration_words(seen.adapter, interval)}"
+            )
             if settings.samples and "sampled" not in self.record["interval"]:
                 attrs["interval"] += ", fitted to single passes, not to the mean of samples"
         elif settings.samples:

@@ -75,10 +75,11 @@ class View:
     ) -> tuple[Array | None, Array | None, Array | None]:
         """The standard deviation and both ends of an estimate, likewise; `values` are its own."""
         ends = [estimate.std, estimate.lower, estimate.upper]
-        if not self.stretch.is_needed:
+        if not (self.stretch.is_needed or self.adapter.is_needed):
             std, lower, upper = (None if end is None else self.back(end) for end in ends)
             return std, lower, upper
-        # Read back as distances: a curve of its own could put an end on the wrong side.
+        # Read back as distances: a curve of its own could put an end on the wrong side, and a
+        # lower end that stops at zero in one band would stop short in the bands beside it.
         away = [end if k == 0 or end is None else (end - estimate.values).abs()
                 for k, end in enumerate(ends)]  # fmt: skip
         std, below, above = (

@@ -143,6 +143,33 @@ def test_wide_steps_are_stretched(step: float, bands: int, factor: float) -> Non
     assert BandAdapter.between(CASSI.from_step(bands, step), 28).stretch == 1
 
 
+@pytest.mark.parametrize(
+    ("camera", "another"),
+    [
+        (CASSI.from_step(28), False),
+        (CASSI.from_step(28, -2), False),  # the same, to the left
+        (CASSI.from_step(28, 2, "height"), False),
+        (CASSI.from_step(28, 2.003), False),  # the last band lands 0.08 px further
+        (CASSI.from_step(28, 2.02), True),  # half a pixel
+        (CASSI.from_step(28, 1.98), True),
+        (CASSI.from_step(28, 1.5), True),
+        (CASSI.from_step(28, 3), True),
+        (CASSI.from_step(27), True),
+        (CASSI.from_step(54, 1), True),
+        (uneven(2.05, 1.95), True),
+        (uneven(2.6, 1.4), True),
+        (CASSI.from_step(28, 2, design="dual"), True),
+    ],
+)
+def test_which_camera_is_not_the_training_s(camera: CASSI, another: bool) -> None:
+    assert BandAdapter.between(camera, 28, CASSI.from_step(28)).is_another is another
+
+
+def test_where_nothing_is_known_of_the_training_bands_alone_tell() -> None:
+    assert not BandAdapter.between(CASSI.from_step(28, 3), 28).is_another
+    assert BandAdapter.between(CASSI.from_step(27), 28).is_another
+
+
 def test_orientation_and_design_are_kept() -> None:
     adapter = BandAdapter.between(CASSI.from_step(5, -2, "height", "dual"), 9)
     assert (adapter.shown.axis, adapter.shown.design) == ("height", "dual")

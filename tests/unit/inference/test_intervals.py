@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -76,6 +78,43 @@ def test_record_round_trip() -> None:
     assert again == interval
     with pytest.raises(ConfigError, match="there are 50 %, 80 %, 90 %, 95 %"):
         again.quantile(0.42)
+
+
+def for_other_cameras() -> Interval:
+    interval = fit_interval(*toy(0, each=500), BANDS)
+    wider = {level: 1.5 * q for level, q in interval.quantiles.items()}
+    return replace(interval, other_quantiles=wider, other_about={"cameras": 4})
+
+
+def test_record_round_trip_with_other_cameras() -> None:
+    interval = for_other_cameras()
+    again = Interval.from_record(interval.to_record(), BANDS)
+    assert again == interval
+    assert again.for_camera(is_another=False).quantiles == interval.quantiles
+    other = again.for_camera(is_another=True)
+    assert other.quantile(0.9) == pytest.approx(1.5 * interval.quantile(0.9))
+    features = {name: torch.ones(1) for name in interval.exponents}
+    wider = other.half_width(features, 0, 0.9) / interval.half_width(features, 0, 0.9)
+    assert float(wider) == pytest.approx(1.5)
+
+
+def test_weights_of_before_know_no_other_cameras() -> None:
+    interval = fit_interval(*toy(0, each=500), BANDS)
+    record = interval.to_record()
+    assert not {"other_quantiles", "other_about"} & record.keys()
+    again = Interval.from_record(record, BANDS)
+    assert not again.knows_other_cameras
+    assert again.for_camera(is_another=True) == interval
+
+
+@pytest.mark.parametrize(
+    "other",
+    [None, [1.0], {"often": 1.0}, {"0.9": "wide"}, {"0.9": 3.0}, {"0.5": 1.0, "0.42": 3.0}],
+)
+def test_damaged_quantiles_of_other_cameras_are_refused(other: object) -> None:
+    record = for_other_cameras().to_record() | {"other_quantiles": other}
+    with pytest.raises(WeightsError, match="interval stored with the weights is damaged"):
+        Interval.from_record(record, BANDS)
 
 
 @pytest.mark.parametrize(
