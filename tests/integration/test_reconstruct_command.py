@@ -368,6 +368,11 @@ def test_models_lists_backbones_and_shows_a_record(
         ("--size=0", "--size is 0"),
         ("--misplaced=nan", "--misplaced"),
         ("--masks=0", "--masks at least 1"),
+        ("--cameras=-1", "--cameras is -1"),
+        ("--cameras=1", "--cameras is 1"),
+        ("--only-cameras --cameras=0", "nothing to fit"),
+        ("--only-cameras --ways=2", "leave --only-cameras or --ways out"),
+        ("--only-cameras", "has no interval yet"),
     ],
 )
 def test_calibrate_refuses_numbers_that_cannot_be(
@@ -384,7 +389,8 @@ def test_calibrate_stores_an_interval_that_reconstruct_uses(
     folder: Path, data_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = f"calibrate tiny.safetensors --data {data_folder} -o honest.safetensors"
-    assert run(f"{line} --masks 2 --size 48 --samples 3 --ways 2 --misplaced 0.3") == 0
+    rest = "--masks 2 --size 48 --samples 3 --ways 2 --misplaced 0.3 --cameras 0"
+    assert run(f"{line} {rest}") == 0
     assert "scenes left out are covered" in capsys.readouterr().out
     record = read_record(folder / "honest.safetensors")
     assert record["sha256"] == read_record(folder / "tiny.safetensors")["sha256"]
@@ -397,6 +403,19 @@ def test_calibrate_stores_an_interval_that_reconstruct_uses(
         cube = load_cube(folder / f"cube{number}.nc")
         assert cube.upper is not None
         assert "calibrated on 6 scenes" in cube.attrs["interval"]
+    again = f"calibrate honest.safetensors --data {data_folder} --size 48 -o wider.safetensors"
+    assert run(f"{again} --only-cameras --cameras 2") == 0
+    assert "cameras left out are covered" in capsys.readouterr().out
+    wider = read_record(folder / "wider.safetensors")
+    for kind in ("single", "sampled"):
+        assert wider["interval"][kind].pop("other_quantiles").keys() == {
+            "0.5",
+            "0.8",
+            "0.9",
+            "0.95",
+        }
+        assert wider["interval"][kind].pop("other_about")["cameras"] == 2
+    assert wider == record
     assert run("calibrate tiny.safetensors -o honest.safetensors") == 2
     assert run("calibrate tiny.safetensors -o other.safetensors --ways 3") == 2
     assert run("calibrate tiny.safetensors -o other.safetensors --misplaced 1.5") == 2

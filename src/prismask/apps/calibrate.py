@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,13 +15,10 @@ from prismask.errors import ConfigError
 from prismask.scenes.defaults import SIZE
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from prismask.inference.engine import Engine
-    from prismask.optics.camera import CASSI
 
-MASK_SEED = 977_101
-"""Seed of the calibration masks; neither training nor testing draws from it."""
+CAMERAS = 24
+"""Other cameras that an interval is fitted behind, unless people say otherwise."""
 
 
 def calibrate(
@@ -35,6 +33,8 @@ def calibrate(
     noise_std: float = 0.0,
     misplaced: float = 0.0,
     ways: int | None = None,
+    cameras: int = CAMERAS,
+    only_cameras: Annotated[bool, Parameter(negative="")] = False,
     seed: int = 0,
     device: str = "auto",
     overwrite: Annotated[bool, Parameter(negative="")] = False,
@@ -66,6 +66,12 @@ def calibrate(
         How often the network is asked, from now on: 1, or 2 (also mirrored across the dispersion:
         the mean of both is better, and where they differ the error bars grow). [default: as the
         weights say]
+    cameras
+        Other cameras than the training's, with more, fewer, closer or wider bands, that are drawn
+        to give the interval its size behind such; 0: none, and it will be too narrow there.
+    only_cameras
+        Leave the interval behind the training's camera as it is stored with the weights, and fit
+        what --cameras says.
     seed
         Seed of noise, samples and what --misplaced does; the masks have one of their own.
     device
@@ -73,9 +79,11 @@ def calibrate(
     overwrite
         Replace the output if it exists.
     """
+    from prismask.apps.calibrate_data import CAMERA_SEED, validation
     from prismask.inference.calibration import calibrate as fit
     from prismask.inference.calibration import misplaced as aside
     from prismask.inference.engine import Engine
+    from prismask.inference.other_cameras import Circumstances, calibrate_cameras
     from prismask.models.catalogue import load_model
     from prismask.models.devices import choose_device
     from prismask.models.trained import trained_camera
@@ -83,32 +91,47 @@ def calibrate(
     from prismask.scenes.atomic import check_output
 
     _check(masks, size, samples, noise_std, misplaced)
+    _check_cameras(cameras, only_cameras, ways)
     check_output(out, overwrite)
     model = load_model(weights)
+    if only_cameras and not model.record.get("interval"):
+        raise ConfigError(f"{weights} has no interval yet: leave --only-cameras out.")
     if ways is not None:
         model.record["ways"] = ways_of({"ways": ways})
     camera = trained_camera(model.record)
-    scenes, apertures, about = _validation(data, model.record, camera, masks, size)
+    data_here = validation(data, model.record, camera, masks, size)
     engine = Engine(model, choose_device(device))
-    different = len(about["fitted_on"])
+    noise = (0.0, noise_std)
     with reporter() as report:
-        interval = fit(
-            engine,
-            scenes,
-            apertures,
-            camera,
-            # Crops of one scene come after all scenes had their first, and belong together.
-            scene_of=[place % different for place in range(len(scenes))],
-            samples=samples,
-            noise_std=(0.0, noise_std),
-            fault=aside(misplaced) if misplaced else None,
-            seed=seed,
-            progress=report("calibrating"),
-        )
-    _write(engine, weights, {**interval, **about, "misplaced": misplaced}, out, overwrite)
-    for kind in ("single", "sampled"):
-        if kind in interval:
-            say(f"{kind}: {_line(interval[kind])}")
+        if not only_cameras:
+            fitted = fit(
+                engine,
+                data_here.scenes,
+                data_here.masks,
+                camera,
+                scene_of=data_here.scene_of,
+                samples=samples,
+                noise_std=noise,
+                fault=aside(misplaced) if misplaced else None,
+                seed=seed,
+                progress=report("calibrating"),
+            )
+            model.record["interval"] = {**fitted, **data_here.about, "misplaced": misplaced}
+        if cameras:
+            model.record["interval"] = calibrate_cameras(
+                engine,
+                data_here.scenes,
+                data_here.wavelengths,
+                cameras,
+                scene_of=data_here.scene_of,
+                circumstances=Circumstances(noise, misplaced),
+                seed=seed,
+                camera_seed=CAMERA_SEED,
+                progress=report("other cameras"),
+            )
+    _write(engine, weights, out, overwrite)
+    for line in _lines(model.record["interval"]):
+        say(line)
     say(f"{out}")
 
 
@@ -124,81 +147,47 @@ def _check(masks: int, size: int, samples: int, noise_std: float, misplaced: flo
         raise ConfigError(f"--misplaced is a share between 0 and 1, not {misplaced:g}.")
 
 
-def _validation(
-    data: Path | None, record: dict[str, Any], camera: CASSI, masks: int, size: int
-) -> tuple[Tensor, Tensor, dict[str, Any]]:
-    """Validation scenes `(N, C, H, W)`, masks `(M, 1, h, w)`, and what they are."""
-    import numpy as np
-    import torch
-
-    from prismask.evaluation.validation import validation_cubes
-    from prismask.scenes.datasets import data_folder, load_scenes
-
-    folder = data_folder(data)
-    listed = load_scenes(folder, "validation", wavelengths=record.get("wavelengths_nm"))
-    cubes = torch.from_numpy(np.stack([cube.values for cube in listed.values()]))
-    scenes = validation_cubes(cubes, size)
-    region = _training_region(folder, record)
-    apertures = _masks(region, camera.mask_size((scenes.shape[-2], scenes.shape[-1])), masks)
-    about = {"fitted_on": list(listed), "crops_of_training_masks": region is not None}
-    return scenes, apertures, about
+def _check_cameras(cameras: int, only: bool, ways: int | None) -> None:
+    if cameras < 0 or cameras == 1:
+        raise ConfigError(f"--cameras is {cameras}; it is 0 (none) or at least 2.")
+    if only and not cameras:
+        raise ConfigError("--only-cameras with --cameras 0 leaves nothing to fit.")
+    if only and ways is not None:
+        raise ConfigError(
+            "--ways changes the network, and so the interval behind its own camera: leave "
+            "--only-cameras or --ways out."
+        )
 
 
-def _masks(region: Tensor | None, size: tuple[int, int], count: int) -> Tensor:
-    """`(count, 1, h, w)`: crops of the region and fabricated instruments in turn."""
-    import torch
-
-    from prismask.optics.fabricate import fabricate_mask, random_aperture
-
-    generator = torch.Generator().manual_seed(MASK_SEED)
-    made = []
-    for number in range(count):
-        fits = region is not None and region.shape[0] >= size[0] and region.shape[1] >= size[1]
-        if region is None or not fits or number % 2:
-            made.append(fabricate_mask(size, generator, random_aperture(generator)))
-            continue
-        free = (region.shape[0] - size[0] + 1, region.shape[1] - size[1] + 1)
-        row, column = (int(torch.randint(n, (), generator=generator)) for n in free)
-        made.append(region[row : row + size[0], column : column + size[1]])
-    return torch.stack(made)[:, None]
-
-
-def _training_region(folder: Path, record: dict[str, Any]) -> Tensor | None:
-    """The region that the training masks were cut from, where the record names one."""
-    import torch
-
-    from prismask.scenes.datasets import load_mask_file, read_split
-
-    source = str((record.get("masks") or {}).get("source"))
-    places = read_split(folder).masks
-    if source not in places:
-        return None
-    place = places[source]
-    values = torch.tensor(load_mask_file(folder, place.file).values)
-    rows, columns = record["masks"].get("rows"), record["masks"].get("columns")
-    if rows and columns:
-        values = values[..., rows[0] : rows[1], columns[0] : columns[1]]
-    return values
-
-
-def _write(
-    engine: Engine, weights: str, interval: dict[str, Any], out: Path, overwrite: bool
-) -> None:
+def _write(engine: Engine, weights: str, out: Path, overwrite: bool) -> None:
     import torch
 
     from prismask.models.weights import save_weights
 
-    record = {**engine.model.record, "interval": interval}
+    record = engine.model.record
     dtype = getattr(torch, str(record.get("dtype", "float16")))
     saved = save_weights(engine.model, out, record, dtype=dtype, overwrite=overwrite)
     if saved["sha256"] != engine.model.record["sha256"]:
         raise ConfigError(f"the tensors of {weights} changed while they were written to {out}.")
 
 
-def _line(interval: dict[str, Any]) -> str:
-    low, mean, high = interval["about"].get("coverage_90_left_out", (float("nan"),) * 3)
-    q = interval["quantiles"]["0.9"]
-    return (
-        f"90 % interval is {q:.3g} × the predicted scale; scenes left out are covered "
-        f"{100 * mean:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
-    )
+def _lines(interval: dict[str, Any]) -> list[str]:
+    """What was found, for people."""
+    lines = []
+    for kind in ("single", "sampled"):
+        if kind not in interval:
+            continue
+        stored = interval[kind]
+        left_out = stored["about"].get("coverage_90_left_out", (float("nan"),) * 3)
+        text = f"90 % interval is {stored['quantiles']['0.9']:.3g} × the predicted scale"
+        lines.append(f"{kind}: {text}; scenes left out are covered {_spread(left_out)}")
+        if "other_quantiles" in stored:
+            left_out = stored["other_about"]["left_out_cameras"]["0.9"]
+            text = f"other cameras: {stored['other_quantiles']['0.9']:.3g} × that scale"
+            lines.append(f"{kind}, {text}; cameras left out are covered {_spread(left_out)}")
+    return lines
+
+
+def _spread(left_out: Sequence[float]) -> str:
+    low, mean, high = (100 * value for value in left_out)
+    return f"{mean:.1f} % ({low:.1f} to {high:.1f})"

@@ -1,0 +1,223 @@
+"""Cameras that are not the training's: which they are, and an interval that covers behind them."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from prismask.errors import ConfigError
+from prismask.inference.bands import BandAdapter
+from prismask.inference.calibration import calibrate
+from prismask.inference.displacement import Place
+from prismask.inference.engine import Engine
+from prismask.inference.intervals import LEVELS, Interval
+from prismask.inference.other_cameras import (
+    BANDS as BANDS_RANGE,
+)
+from prismask.inference.other_cameras import (
+    SPREADS,
+    calibrate_cameras,
+    draw_cameras,
+    with_other_quantiles,
+)
+from prismask.inference.single import reconstruct
+from prismask.models.network import Reconstructor
+from prismask.models.registry import create_model
+from prismask.optics.camera import CASSI
+from prismask.optics.fabricate import fabricate_mask
+from prismask.optics.randomness import seeded
+from prismask.scenes.random_scenes import random_scene
+from prismask.scenes.records import Cube, Mask, Measurement
+
+TRAINED = CASSI.from_step(28)
+BANDS, SIZE = 8, (36, 48)
+CAMERA = CASSI.from_step(BANDS)
+RESULTS = Path(__file__).resolve().parents[3] / "results" / "cameras.py"
+
+
+def test_the_family() -> None:
+    cameras = draw_cameras(TRAINED, 24, seed=1)
+    assert cameras == draw_cameras(TRAINED, 24, seed=1)
+    assert cameras != draw_cameras(TRAINED, 24, seed=2)
+    assert len(set(cameras)) == 24
+    spreads = [camera.offsets[-1] / TRAINED.offsets[-1] for camera in cameras]
+    assert spreads == sorted(spreads)
+    assert SPREADS[0] <= spreads[0] < 0.7
+    assert 2.3 < spreads[-1] <= SPREADS[1]
+    even = [bool(np.ptp(np.diff(camera.offsets)) < 1e-6) for camera in cameras]
+    assert sum(even) == 12
+    assert sum(camera.bands == 28 for camera in cameras) >= 12
+    least, most = (28 * share for share in BANDS_RANGE)
+    assert all(round(least) <= camera.bands <= round(most) for camera in cameras)
+    for camera in cameras:
+        adapter = BandAdapter.between(camera, 28, TRAINED)
+        assert adapter.is_another
+        assert adapter.is_within_reach
+
+
+@pytest.mark.skipif(not RESULTS.is_file(), reason="the results are not beside the tests")
+def test_none_is_one_of_those_that_results_are_reported_for() -> None:
+    from prismask.apps.calibrate import CAMERAS
+    from prismask.apps.calibrate_data import CAMERA_SEED
+
+    found = importlib.util.spec_from_file_location("cameras", RESULTS)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    drawn = set(draw_cameras(TRAINED, CAMERAS, CAMERA_SEED))
+    assert not drawn & set(module.CAMERAS.values())
+
+
+def test_a_network_without_other_cameras() -> None:
+    with pytest.raises(ConfigError, match="--cameras 0"):
+        draw_cameras(CASSI((0.0,)), 2, seed=0)
+
+
+def errors(growth: float, cameras: int, seed: int) -> Tensor:
+    """Ratios of cameras whose errors are about `growth` times what their scale says."""
+    draw = np.random.default_rng(seed)
+    by_camera = growth * np.exp(draw.normal(0, 0.1, (cameras, 1, 1)))
+    return torch.tensor(by_camera * np.abs(draw.standard_t(5, (cameras, 6, 4000))))
+
+
+def test_each_class_has_its_own_coverage() -> None:
+    own = errors(1.0, 20, seed=0).flatten()
+    quantiles = {level: float(own.quantile(level)) for level in LEVELS}
+    interval = Interval((0.0,), {"residual": 1.0}, quantiles, {"scenes": 6})
+    fitted = with_other_quantiles(interval, errors(1.5, 20, seed=1), {"noise": [0, 0.01]})
+    assert fitted.quantiles == quantiles
+    others = errors(1.5, 20, seed=2)
+    for level in LEVELS:
+        with_it = (others <= fitted.for_camera(is_another=True).quantile(level)).double().mean()
+        without = (others <= fitted.for_camera(is_another=False).quantile(level)).double().mean()
+        assert float(with_it) == pytest.approx(level, abs=0.025)
+        assert float(without) < level - 0.04
+    about = fitted.other_about
+    assert (about["cameras"], about["scenes"], about["noise"]) == (20, 6, [0, 0.01])
+    low, mean, high = about["left_out_cameras"]["0.9"]
+    assert low < mean < high
+    assert mean == pytest.approx(0.9, abs=0.02)
+    # Cameras differ in this toy and scenes do not.
+    least, _, most = about["left_out_scenes"]["0.9"]
+    assert low < least < most < high
+
+
+# --- through `reconstruct` -----------------------------------------------------------------------
+
+
+def scenes(seeds: range, bands: int = BANDS) -> Tensor:
+    at = tuple(np.linspace(450.0, 650.0, bands))
+    return torch.stack([torch.tensor(random_scene(s, SIZE, at).values) for s in seeds])
+
+
+@pytest.fixture(scope="module")
+def network() -> Reconstructor:
+    """Untrained: its errors are large, and as good as any to be covered."""
+    model = create_model("srn", bands=BANDS, mask_posterior="fixed", seed=3, width=8, blocks=1)
+    model.record |= {"name": "untrained", "step_px": 2.0}
+    engine = Engine(model.eval(), torch.device("cpu"), "float32")
+    masks = torch.stack([fabricate_mask(SIZE, seeded(s))[None] for s in range(3)])
+    model.record["interval"] = calibrate(engine, scenes(range(4)), masks, CAMERA, samples=2)
+    return model
+
+
+@pytest.fixture(scope="module")
+def fitted(network: Reconstructor) -> dict[str, Any]:
+    engine = Engine(network, torch.device("cpu"), "float32")
+    at = np.linspace(450.0, 650.0, BANDS).tolist()
+    # Two crops of each of three scenes.
+    of = [0, 1, 2, 0, 1, 2]
+    return calibrate_cameras(engine, scenes(range(6)), at, 4, scene_of=of, seed=2)
+
+
+def told(network: Reconstructor, interval: dict[str, Any]) -> Reconstructor:
+    model = create_model("srn", bands=BANDS, mask_posterior="fixed", seed=3, width=8, blocks=1)
+    model.record |= {**network.record, "interval": interval}
+    return model.eval()
+
+
+def cube_of(model: Reconstructor, camera: CASSI = CAMERA, **given: Any) -> Cube:
+    [truth] = scenes(range(9, 10), camera.bands)
+    mask = fabricate_mask(SIZE, seeded(5))
+    shot = Measurement(camera.forward(truth[None], mask)[0].numpy())
+    return reconstruct(shot, Mask(mask.numpy()), camera, model=model, registration=False,
+                       device="cpu", **given)  # fmt: skip
+
+
+def width(cube: Cube) -> float:
+    assert cube.upper is not None
+    return float((cube.upper - cube.values).mean())
+
+
+def test_nothing_but_the_second_set_is_added(
+    network: Reconstructor, fitted: dict[str, Any]
+) -> None:
+    before = network.record["interval"]
+    assert "other_quantiles" not in before["single"]
+    assert fitted.keys() == before.keys()
+    for kind in ("single", "sampled"):
+        added = fitted[kind].keys() - before[kind].keys()
+        assert added == {"other_quantiles", "other_about"}
+        assert {key: fitted[kind][key] for key in before[kind]} == before[kind]
+        assert fitted[kind]["other_quantiles"].keys() == before[kind]["quantiles"].keys()
+        about = fitted[kind]["other_about"]
+        assert (about["cameras"], about["scenes"]) == (4, 3)
+
+
+@pytest.mark.parametrize(
+    "camera", [CASSI.from_step(BANDS, 3.0), CASSI.from_step(BANDS + 1), CASSI.from_step(BANDS, 1.6)]
+)
+@pytest.mark.parametrize("samples", [0, 2])
+def test_another_camera_has_the_second_set(
+    network: Reconstructor, fitted: dict[str, Any], camera: CASSI, samples: int
+) -> None:
+    kind = "sampled" if samples else "single"
+    new, old = (
+        cube_of(model, camera, samples=samples) for model in (told(network, fitted), network)
+    )
+    np.testing.assert_array_equal(new.values, old.values)
+    quantiles = (fitted[kind]["other_quantiles"]["0.9"], fitted[kind]["quantiles"]["0.9"])
+    assert width(new) / width(old) == pytest.approx(quantiles[0] / quantiles[1], rel=1e-3)
+    assert new.attrs["interval"] == "90 %, calibrated on 3 scenes behind 4 other cameras"
+    assert "behind the training's camera, not this one" in old.attrs["interval"]
+    assert any("--only-cameras" in text for text in old.attrs["findings"])
+    assert not any("--only-cameras" in text for text in new.attrs["findings"])
+
+
+def test_a_camera_beyond_those_it_was_fitted_behind_is_told(
+    network: Reconstructor, fitted: dict[str, Any]
+) -> None:
+    cube = cube_of(told(network, fitted), CASSI.from_step(BANDS, 1.0))
+    assert cube.attrs["interval"].endswith("behind 4 other cameras, none as strange as this one")
+
+
+def test_the_training_s_camera_keeps_its_interval(
+    network: Reconstructor, fitted: dict[str, Any]
+) -> None:
+    """Also where an alignment has found the spectrum a percent wider than it was calibrated."""
+    wider = Place((0, 0, 0, 0, 0, 0, 0.01 * CAMERA.offsets[-1]))
+    mask = Mask(fabricate_mask(SIZE, seeded(5)).numpy())
+    attrs = {"mask_place": list(wider.numbers), "mask_hash": mask.hash}
+    aligned = Cube(np.zeros((BANDS, 2, 2), np.float32), attrs=attrs)
+    given: dict[str, Any]
+    for given in ({}, {"place": aligned}):
+        new, old = (cube_of(model, **given) for model in (told(network, fitted), network))
+        np.testing.assert_array_equal(new.upper, old.upper)
+        assert new.attrs["interval"] == old.attrs["interval"] == "90 %, calibrated on 4 scenes"
+
+
+def test_what_cannot_be_fitted(network: Reconstructor) -> None:
+    engine = Engine(network, torch.device("cpu"), "float32")
+    at = np.linspace(450.0, 650.0, BANDS).tolist()
+    with pytest.raises(ConfigError, match="two are needed"):
+        calibrate_cameras(engine, scenes(range(2)), at, 1)
+    bare = Engine(told(network, {}), torch.device("cpu"), "float32")
+    with pytest.raises(ConfigError, match="no interval"):
+        calibrate_cameras(bare, scenes(range(2)), at, 2)
