@@ -8,18 +8,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny_network import BANDS, CAMERA, masks, scenes, train
+from tiny_network import BANDS, CAMERA, RANGE_NM, masks, scenes, train
 from torch import Tensor
 
 from prismask.errors import WeightsError
 from prismask.inference.bands import BandAdapter
 from prismask.inference.calibration import calibrate, misplaced
 from prismask.inference.engine import Engine
+from prismask.inference.other_cameras import calibrate_cameras, draw_cameras
 from prismask.inference.single import reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.weights import load_weights, read_record, save_weights
 from prismask.optics.camera import CASSI
 from prismask.scenes.records import Cube, Mask, Measurement
+from prismask.scenes.resample import resample
 
 pytestmark = pytest.mark.slow
 CPU = torch.device("cpu")
@@ -209,6 +211,31 @@ def test_another_number_of_bands(model: Reconstructor, bands: int) -> None:
     assert np.mean(adapted) < 1.25 * np.mean(own)
     assert np.mean(adapted) < np.mean(pretended)
     assert np.mean(residuals) < 1.2 * np.mean(own_residuals)
+
+
+def test_behind_other_cameras_a_second_set_covers_what_it_says(model: Reconstructor) -> None:
+    """On cameras, scenes and masks that no calibration saw; with the first set alone it fails."""
+    one, two = copy.copy(model), copy.copy(model)
+    one.record = {**model.record, "interval": {"single": model.record["interval"]["single"]}}
+    at = np.linspace(*RANGE_NM, BANDS)
+    engine = Engine(one, CPU, "float32")
+    fitted = calibrate_cameras(engine, scenes(range(100, 112)), at.tolist(), 8)
+    two.record = {**model.record, "interval": fitted}
+    inside: dict[str, list[float]] = {"one set": [], "two sets": []}
+    for number, camera in enumerate(draw_cameras(CAMERA, 16, seed=5)):
+        first = 300 + 4 * number
+        for native, mask in zip(scenes(range(first, first + 4)), masks(4, first), strict=True):
+            own = np.linspace(*RANGE_NM, camera.bands)
+            truth = torch.tensor(resample(Cube(native.numpy(), at), own).values)
+            for name, network in (("one set", one), ("two sets", two)):
+                cube = reconstruct(*_shot(truth, mask, camera), camera, model=network)
+                assert cube.lower is not None
+                assert cube.upper is not None
+                covered = (truth.numpy() >= cube.lower) & (truth.numpy() <= cube.upper)
+                inside[name].append(float(covered.mean()))
+        assert "behind 8 other cameras" in cube.attrs["interval"]
+    assert np.mean(inside["two sets"]) == pytest.approx(0.9, abs=0.03)
+    assert np.mean(inside["one set"]) < 0.87
 
 
 def test_the_interval_travels_with_the_weights(model: Reconstructor, tmp_path: Path) -> None:

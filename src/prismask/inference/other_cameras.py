@@ -41,12 +41,12 @@ from prismask.optics.sensor import add_gaussian
 from prismask.scenes.records import Cube, Mask, Measurement
 from prismask.scenes.resample import resample
 
-SPREADS = (1 / LIMIT, 1 / COARSEST)
+EXTENTS = (1 / LIMIT, 1 / COARSEST)
 """Least and most pixels of the whole spectrum, relative to the training's: closer is left to a
 solver, and further is not read with longer pixels."""
-BANDS = (0.65, 2.0)
+BAND_RATIOS = (0.65, 2.0)
 """Least and most bands, relative to the network's."""
-UNEVEN = 2.5
+STEP_RATIO = 2.5
 """Most pixels that a band at one end of the spectrum has for one pixel at the other."""
 STRIP = 3
 """One row in so many is reconstructed with samples, each of which costs as much as a cube; rows
@@ -66,14 +66,14 @@ def draw_cameras(trained: CASSI, count: int, seed: int) -> list[CASSI]:
 
 
 def _drawn(trained: CASSI, place: int, count: int, generator: np.random.Generator) -> CASSI:
-    low, high = np.log(SPREADS)
+    low, high = np.log(EXTENTS)
     for _ in range(TRIES):
         spread = np.exp(low + (high - low) * (place + generator.uniform()) / count)
         bands, uneven = trained.bands, 1.0
         if place % 2:
-            bands = max(2, round(bands * generator.uniform(*BANDS)))
+            bands = max(2, round(bands * generator.uniform(*BAND_RATIOS)))
         if place // 2 % 2:
-            uneven = UNEVEN ** generator.uniform(-1, 1)
+            uneven = STEP_RATIO ** generator.uniform(-1, 1)
         steps = np.geomspace(1, uneven, bands - 1)
         extent = spread * abs(trained.offsets[-1] - trained.offsets[0])
         offsets = (0.0, *np.cumsum(steps * extent / steps.sum()).tolist())

@@ -18,10 +18,8 @@ from prismask.inference.displacement import Place
 from prismask.inference.engine import Engine
 from prismask.inference.intervals import LEVELS, Interval
 from prismask.inference.other_cameras import (
-    BANDS as BANDS_RANGE,
-)
-from prismask.inference.other_cameras import (
-    SPREADS,
+    BAND_RATIOS,
+    EXTENTS,
     calibrate_cameras,
     draw_cameras,
     with_other_quantiles,
@@ -48,12 +46,12 @@ def test_the_family() -> None:
     assert len(set(cameras)) == 24
     spreads = [camera.offsets[-1] / TRAINED.offsets[-1] for camera in cameras]
     assert spreads == sorted(spreads)
-    assert SPREADS[0] <= spreads[0] < 0.7
-    assert 2.3 < spreads[-1] <= SPREADS[1]
+    assert EXTENTS[0] <= spreads[0] < 0.7
+    assert 2.3 < spreads[-1] <= EXTENTS[1]
     even = [bool(np.ptp(np.diff(camera.offsets)) < 1e-6) for camera in cameras]
     assert sum(even) == 12
     assert sum(camera.bands == 28 for camera in cameras) >= 12
-    least, most = (28 * share for share in BANDS_RANGE)
+    least, most = (28 * share for share in BAND_RATIOS)
     assert all(round(least) <= camera.bands <= round(most) for camera in cameras)
     for camera in cameras:
         adapter = BandAdapter.between(camera, 28, TRAINED)
