@@ -124,6 +124,7 @@ def calibrate(
                 data_here.wavelengths,
                 cameras,
                 scene_of=data_here.scene_of,
+                names=data_here.about["fitted_on"],
                 circumstances=Circumstances(noise, misplaced),
                 seed=seed,
                 camera_seed=CAMERA_SEED,

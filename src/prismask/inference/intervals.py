@@ -240,7 +240,7 @@ def conformal_quantile(values: Tensor, level: float) -> Tensor:
     """The conformal quantile: the ⌈(n + 1)·level⌉-th smallest value."""
     count = values.numel()
     rank = min(count, -int(-(count + 1) * level // 1))
-    return values.sort().values[max(0, rank - 1)]
+    return values.kthvalue(max(1, rank)).values
 
 
 def _least_squares(

@@ -105,6 +105,7 @@ def calibrate_cameras(
     count: int,
     *,
     scene_of: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
     circumstances: Circumstances | None = None,
     seed: int = 0,
     camera_seed: int = 0,
@@ -114,6 +115,7 @@ def calibrate_cameras(
 
     scenes: `(N, C, H, W)` in the network's bands, `wavelengths` in nm; scene_of: as in `calibrate`.
     Every camera meets every scene, in one of its crops, through a mask fabricated for the pair.
+    names: what the scenes are called, for the record.
     count: how many cameras; camera_seed: of cameras and masks, seed: of everything else.
     """
     stored = dict(engine.model.record.get("interval") or {})
@@ -140,7 +142,13 @@ def calibrate_cameras(
             if progress is not None:
                 progress(done, total, {})
     given = pairs.circumstances
-    about = {"noise": list(given.noise_std), "misplaced": given.misplaced}
+    about = {
+        "noise": list(given.noise_std),
+        "misplaced": given.misplaced,
+        "family": {"extents": list(EXTENTS), "band_ratios": list(BAND_RATIOS),
+                   "step_ratio": STEP_RATIO, "seed": camera_seed},
+        **({} if names is None else {"fitted_on": list(names)}),
+    }  # fmt: skip
     for kind in kinds:
         found = torch.stack(ratios[kind]).reshape(len(cameras), len(pairs.names), -1)
         known = Interval.from_record(stored[kind], engine.bands)

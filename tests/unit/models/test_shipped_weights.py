@@ -33,6 +33,17 @@ def test_records_are_complete(name: str) -> None:
     assert load_model(name).bands == 28
 
 
+def test_the_default_has_an_interval_for_other_cameras() -> None:
+    (one,) = [each for each in shipped() if each.is_default]
+    for kind in ("single", "sampled"):
+        stored = one.record["interval"][kind]
+        for level, q in stored["other_quantiles"].items():
+            assert q > stored["quantiles"][level]
+            low, mean, high = stored["other_about"]["left_out_cameras"][level]
+            assert low <= mean <= high
+            assert mean == pytest.approx(float(level), abs=0.01)
+
+
 @pytest.mark.skipif(not CARDS.is_file(), reason="the documentation is not beside the tests")
 def test_each_has_a_card() -> None:
     text = CARDS.read_text(encoding="utf-8")
