@@ -14,8 +14,9 @@ from torch import Tensor
 from prismask.errors import WeightsError
 from prismask.inference.bands import BandAdapter
 from prismask.inference.calibration import calibrate, misplaced
+from prismask.inference.camera_family import draw_cameras
 from prismask.inference.engine import Engine
-from prismask.inference.other_cameras import calibrate_cameras, draw_cameras
+from prismask.inference.other_cameras import calibrate_cameras
 from prismask.inference.single import reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.weights import load_weights, read_record, save_weights

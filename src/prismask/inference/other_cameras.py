@@ -10,7 +10,7 @@ So other cameras are a class of their own (conformal prediction by class, called
 taken of the cube that people get: in the camera's own bands and pixels, after everything that
 `reconstruct` does. The scale keeps its shape.
 
-What this promises: over cameras like those that `draw_cameras` draws, 90 % of the values lie
+What this promises: over cameras like those in `inference.camera_family`, 90 % of the values lie
 inside, on average over cameras as well. One camera can lie above or below that; how far the drawn
 ones did, each against the q′ of the others, is stored beside it.
 """
@@ -27,8 +27,8 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.inference.bands import COARSEST, LIMIT, BandAdapter
 from prismask.inference.calibration import VALUES_A_PAIR, misplaced
+from prismask.inference.camera_family import draw_cameras, family_record
 from prismask.inference.engine import Engine, Progress
 from prismask.inference.intervals import Interval, conformal_quantile
 from prismask.inference.settings import Settings
@@ -41,50 +41,10 @@ from prismask.optics.sensor import add_gaussian
 from prismask.scenes.records import Cube, Mask, Measurement
 from prismask.scenes.resample import resample
 
-EXTENTS = (1 / LIMIT, 1 / COARSEST)
-"""Least and most pixels of the whole spectrum, relative to the training's: closer is left to a
-solver, and further is not read with longer pixels."""
-BAND_RATIOS = (0.65, 2.0)
-"""Least and most bands, relative to the network's."""
-STEP_RATIO = 2.5
-"""Most pixels that a band at one end of the spectrum has for one pixel at the other."""
 STRIP = 3
-"""One row in so many is reconstructed with samples, each of which costs as much as a cube; rows
-across the dispersion know nothing of each other in the camera."""
-TRIES = 1000
-
-
-def draw_cameras(trained: CASSI, count: int, seed: int) -> list[CASSI]:
-    """Cameras that are not `trained`, and that a network trained behind it may be used for.
-
-    Their spectra are spread over 0.625 to 2.5 times the pixels, evenly in logarithms. Every other
-    one has the trained number of bands, the rest 0.65 to 2 times as many; two in four have equal
-    steps, the rest steps that grow or shrink along the spectrum, by up to 2.5 times.
-    """
-    generator = np.random.default_rng(seed)
-    return [_drawn(trained, place, count, generator) for place in range(count)]
-
-
-def _drawn(trained: CASSI, place: int, count: int, generator: np.random.Generator) -> CASSI:
-    low, high = np.log(EXTENTS)
-    for _ in range(TRIES):
-        spread = np.exp(low + (high - low) * (place + generator.uniform()) / count)
-        bands, uneven = trained.bands, 1.0
-        if place % 2:
-            bands = max(2, round(bands * generator.uniform(*BAND_RATIOS)))
-        if place // 2 % 2:
-            uneven = STEP_RATIO ** generator.uniform(-1, 1)
-        steps = np.geomspace(1, uneven, bands - 1)
-        extent = spread * abs(trained.offsets[-1] - trained.offsets[0])
-        offsets = (0.0, *np.cumsum(steps * extent / steps.sum()).tolist())
-        camera = CASSI(offsets, design=trained.design)
-        adapter = BandAdapter.between(camera, trained.bands, trained)
-        if adapter.is_another and adapter.is_within_reach:
-            return camera
-    raise ConfigError(
-        f"a network of {trained.bands} bands leaves no other camera to fit an interval for: "
-        "give --cameras 0."
-    )
+"""The rows are cut into so many parts, and the middle one is reconstructed with samples, each of
+which costs as much as a cube. In the camera rows know nothing of each other, so this is a snapshot
+as well."""
 
 
 @dataclass(frozen=True)
@@ -145,10 +105,9 @@ def calibrate_cameras(
     about = {
         "noise": list(given.noise_std),
         "misplaced": given.misplaced,
-        "family": {"extents": list(EXTENTS), "band_ratios": list(BAND_RATIOS),
-                   "step_ratio": STEP_RATIO, "seed": camera_seed},
+        "family": family_record(camera_seed),
         **({} if names is None else {"fitted_on": list(names)}),
-    }  # fmt: skip
+    }
     for kind in kinds:
         found = torch.stack(ratios[kind]).reshape(len(cameras), len(pairs.names), -1)
         known = Interval.from_record(stored[kind], engine.bands)
@@ -250,7 +209,7 @@ class _Shot:
     """`(h, w)`, as it is given to `reconstruct`."""
 
     def strip(self) -> _Shot:
-        """Its middle rows, one in `STRIP`."""
+        """Its middle rows."""
         height = self.truth.shape[-2]
         few = max(1, height // STRIP)
         rows = slice((height - few) // 2, (height - few) // 2 + few)

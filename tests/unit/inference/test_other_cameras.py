@@ -14,16 +14,11 @@ from torch import Tensor
 from prismask.errors import ConfigError
 from prismask.inference.bands import BandAdapter
 from prismask.inference.calibration import calibrate
+from prismask.inference.camera_family import BAND_RATIOS, EXTENTS, draw_cameras
 from prismask.inference.displacement import Place
 from prismask.inference.engine import Engine
 from prismask.inference.intervals import LEVELS, Interval
-from prismask.inference.other_cameras import (
-    BAND_RATIOS,
-    EXTENTS,
-    calibrate_cameras,
-    draw_cameras,
-    with_other_quantiles,
-)
+from prismask.inference.other_cameras import calibrate_cameras, with_other_quantiles
 from prismask.inference.single import reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
