@@ -14,6 +14,7 @@ from torch import Tensor
 
 from prismask.models.inputs import network_scale
 from prismask.optics.camera import CASSI
+from prismask.optics.drift import DriftingCamera
 from prismask.optics.randomness import seed_of
 from prismask.training.config import DataConfig
 from prismask.training.crops import CropPlan, SceneBank, draw_plan, to_device
@@ -78,6 +79,8 @@ class BatchMaker:
         known = self._known(mask, step)
         if mask.shape[0] > 1:
             mask, known = mask[self.part], known[self.part]
+        if isinstance(self.camera, DriftingCamera):
+            self.camera.draw(torch.Generator().manual_seed(seed_of(self.seed, "drift", step)))
         clean = self.camera.forward(cube, mask)
         std = self._noise_std(clean.device)
         return Batch(cube, self._with_noise(clean, std), known, self._told(clean, std, step))

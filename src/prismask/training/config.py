@@ -95,6 +95,9 @@ class CameraConfig:
     """Centre of each band in nm; empty: the field's for 28 bands, else equal steps between."""
     design: str = "single"
     """One disperser ("single") or two ("dual"). The axis does not matter: frames are turned."""
+    drift: float = 0.0
+    """Most by which the spectrum is spread further or less, and bent, as a share of its length, in
+    about half of the steps: what real prisms do (`optics.drift`). 0: never."""
 
     def __post_init__(self) -> None:
         choose(self.design, ("single", "dual"), "camera.design")

@@ -43,6 +43,7 @@ LIMITS: Mapping[str, Limit] = {
     "masks.fabricated_share": SHARE,
     "masks.fabricated_count": COUNT,
     "camera.bands": COUNT,
+    "camera.drift": STRENGTH,
     "loss.adversarial": STRENGTH,
     "loss.beta": STRENGTH,
     "schedule.batch": COUNT,

@@ -73,7 +73,7 @@ def train(
         _open_folder(place, config, prepared, state, resume, world)
         run = Training(
             config=config,
-            camera=prepared.camera,
+            camera=prepared.moving,
             training=training,
             validation=validation,
             device=device,
@@ -96,7 +96,7 @@ def _batches(
     return BatchMaker(
         prepared.bank(scenes, config),
         prepared.masks,
-        prepared.camera,
+        prepared.moving,
         config.data,
         seed_of(config.seed, name),
         config.schedule.batch,

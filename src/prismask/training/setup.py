@@ -20,6 +20,7 @@ from prismask.models.trained import trained_with
 from prismask.models.weights import fill_from, read_record
 from prismask.optics.camera import CASSI
 from prismask.optics.dispersion import offsets_from_step
+from prismask.optics.drift import DriftingCamera
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.mask_sets import check_disjoint
 from prismask.optics.masks import MaskRegion
@@ -36,6 +37,9 @@ class Prepared:
     """What was loaded for a run."""
 
     camera: CASSI
+    """As the record and the validation know it."""
+    moving: CASSI
+    """The one that measures crops: the same, or one that drifts."""
     train_scenes: Tensor
     """`(N, C, H, W)` on the device."""
     validation_scenes: Tensor
@@ -72,6 +76,7 @@ def prepare(
         "seed": config.seed,
         "wavelengths_nm": list(wavelengths(config.camera)),
         **trained_with(camera),
+        **({"drift": config.camera.drift} if config.camera.drift else {}),
         "data": {"source": config.data.source, **names},
         "scenes_sha256": {"train": array_hash(train), "validation": array_hash(validation)},
         "masks": _mask_record(region, config),
@@ -80,8 +85,10 @@ def prepare(
         "device": device_name(device),
         **_origin(config, earlier or {}),
     }
+    drift = config.camera.drift
     return Prepared(
         camera,
+        DriftingCamera(camera, drift, device) if drift else camera,
         torch.from_numpy(train).to(device),
         torch.from_numpy(validation).to(device),
         region,
