@@ -35,6 +35,8 @@ def camera(
 ) -> None:
     """Measure a camera from pictures of its mask, each in light of one wavelength.
 
+    For cameras with one disperser. Four or five wavelengths show the curve of a prism.
+
     Parameters
     ----------
     pictures
@@ -58,7 +60,8 @@ def camera(
     axis
         The axis of the dispersion. [default: along which the pictures move]
     degree
-        Of the polynomial px(nm). [default: what best foretells a picture it has not seen]
+        Of the polynomial in nm or, for a prism, in 1/nm². [default: what best foretells a picture
+        it has not seen]
     figure
         Draw what was found beside the output, as PNG.
     overwrite
@@ -164,14 +167,11 @@ def _text(found: MeasuredCamera) -> str:
         )
     centres, eye = found.wavelengths, found.camera
     told = "" if math.isnan(found.left_out_px) else f", {found.left_out_px:.3f} px at unseen places"
-    curve = " ".join(
-        f"{c:+.6g}·nm^{k}" if k else f"{c:.6g}" for k, c in enumerate(found.coefficients)
-    )
     return "\n".join(
         [
             *lines,
             "",
-            f"px = {curve}  (misses {found.misfit_px:.3f} px at most{told})",
+            f"px = {found.curve}  (misses {found.misfit_px:.3f} px at most{told})",
             f"{eye.bands} bands from {centres[0]:.1f} to {centres[-1]:.1f} nm over {eye.extent} px "
             f"along the {eye.axis}",
         ]

@@ -15,7 +15,7 @@ def camera_figure(found: MeasuredCamera) -> bytes:
     """PNG: the dispersion with its bands, what the curve misses, the middle of the mask."""
     nm = np.array([place.wavelength_nm for place in found.places])
     px = np.array([place.along for place in found.places])
-    curve = np.polynomial.Polynomial(found.coefficients)
+    curve = found.curve
     fine = np.linspace(nm[0], nm[-1], 200)
     with styled() as figure_class:
         figure = figure_class(figsize=(9.6, 3.2), layout="constrained")

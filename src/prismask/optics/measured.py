@@ -2,7 +2,7 @@
 
 In evenly spread light of wavelength λ the sensor shows the mask itself, moved by that light's
 place: y[h, v] = m[h, v − o_λ]. How far the pictures have moved against each other is the
-dispersion, at the wavelengths that were measured; a polynomial carries it to all others. The
+dispersion, at the wavelengths that were measured; a curve carries it to all others. The
 picture at the band of offset 0 is the mask.
 """
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from prismask.checks import size_text
 from prismask.errors import ConfigError, ShapeError, ValuesError
 from prismask.optics.camera import CASSI
+from prismask.optics.curve import Curve, fit_curve
 from prismask.optics.shifts import Picture, Shift, find_shift, moved
 from prismask.optics.simulate import camera_attrs
 from prismask.scenes.defaults import STEP
@@ -33,7 +34,6 @@ CERTAIN_PX = 0.05
 """How well a place is known at best."""
 BEYOND = 0.02
 """Share of the measured range by which wavelengths may lie outside it."""
-HIGHEST_DEGREE = 4
 DARK_FIELD = 0.02
 """Share of the brightest light below which a pixel is not lit, and its transmission not known."""
 OPEN = 99.5
@@ -63,8 +63,8 @@ class MeasuredCamera:
     wavelengths: NDArray[np.float64]
     """Centre of each band in nm."""
     places: tuple[Place, ...]
-    coefficients: tuple[float, ...]
-    """px(λ) = Σ_k coefficients[k] · λ_nmᵏ."""
+    curve: Curve
+    """The place of any wavelength."""
     misfit_px: float
     """Largest distance of a measured place from the curve."""
     left_out_px: float
@@ -115,7 +115,7 @@ def measure_camera(
     places = _places(shifts, axis)
     nm = np.array([place.wavelength_nm for place in places])
     px = np.array([place.along for place in places])
-    curve, left_out = _fitted(nm, px, degree)
+    curve, left_out = fit_curve(nm, px, degree)
     centres = _centres(curve, nm, step, bands, wavelengths)
     # A thousandth of a pixel is below any calibration, and a whole number may be meant.
     camera = CASSI(tuple(float(v) for v in np.round(curve(centres), 3)), axis=axis)
@@ -127,7 +127,7 @@ def measure_camera(
         camera,
         centres,
         places,
-        tuple(float(c) for c in curve.convert().coef),
+        curve,
         misfit,
         left_out,
         tuple(_findings(places, misfit, left_out, len(nm))),
@@ -179,45 +179,8 @@ def _places(shifts: Mapping[float, Shift], axis: str) -> tuple[Place, ...]:
     )
 
 
-def _fitted(
-    nm: NDArray[np.float64], px: NDArray[np.float64], degree: int | None
-) -> tuple[np.polynomial.Polynomial, float]:
-    """The curve, and how far off it is, at worst, for a place that it does not know."""
-    most = len(nm) - 1
-    if degree is not None and not 1 <= degree <= most:
-        raise ConfigError(
-            f"a polynomial of degree {degree} needs {degree + 1} wavelengths or more, and a "
-            f"degree is 1 or more; there are {len(nm)} wavelengths."
-        )
-    allowed = [degree] if degree else list(range(1, min(HIGHEST_DEGREE, most - 1) + 1)) or [most]
-    misses = {one: _left_out(nm, px, one) for one in allowed}
-    best = min(misses, key=lambda one: (misses[one], one)) if degree is None else degree
-    curve = np.polynomial.Polynomial.fit(nm, px, best)
-    slopes = curve.deriv()(np.linspace(nm[0], nm[-1], 257))
-    if not (np.all(slopes > 0) or np.all(slopes < 0)):
-        raise ValuesError(
-            "the light does not move on steadily with its wavelength: "
-            + ", ".join(f"{w:g} nm at {p:.1f} px" for w, p in zip(nm, px, strict=True))
-            + ". Are two pictures swapped?"
-        )
-    return curve, misses[best]
-
-
-def _left_out(nm: NDArray[np.float64], px: NDArray[np.float64], degree: int) -> float:
-    """Worst miss of inner places by curves through all others; the ends would be extrapolated."""
-    inner = range(1, len(nm) - 1)
-    if len(nm) - 1 <= degree or not inner:
-        return float("nan")
-    misses = []
-    for one in inner:
-        others = np.arange(len(nm)) != one
-        curve = np.polynomial.Polynomial.fit(nm[others], px[others], degree)
-        misses.append(abs(float(curve(nm[one])) - float(px[one])))
-    return max(misses)
-
-
 def _centres(
-    curve: np.polynomial.Polynomial,
+    curve: Curve,
     nm: NDArray[np.float64],
     step: float,
     bands: int | None,
