@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from tiny_evaluation import make_data
+from torch import Tensor
 
 from prismask.apps import cli
 from prismask.errors import ConfigError, FormatError, OutputExistsError
 from prismask.evaluation.join import join
 from prismask.evaluation.runner import evaluate
 from prismask.evaluation.runs import read_run
+from prismask.optics.camera import CASSI
 
 QUICK, SLOW, NET = "gap-tv:iterations=3", "gap-tv:iterations=5", "srn:width=8,blocks=1"
 
@@ -72,6 +75,55 @@ def test_what_is_in_both_is_taken_once_and_two_of_a_name_are_kept_apart(
     same = [r for r in both if (r["first"], r["second"]) == ("w/o steps", "slow (other)")]
     assert same
     assert all(float(r["mean"]) == 0 for r in same if r["metric"] == "psnr_paper")
+
+
+def test_a_joined_folder_is_joined_again_with_its_own_parts(
+    tiny: Path, apart: Path, tmp_path: Path
+) -> None:
+    run(tiny, tmp_path / "other", ["slow=" + QUICK])
+    run(tiny, tmp_path / "third", ["third=" + NET])
+    first, second = tmp_path / "first", tmp_path / "second"
+    join([apart / "two", tmp_path / "other"], first)
+    join([tmp_path / "other", tmp_path / "third"], second)
+    join([first, second, apart / "two", tmp_path / "other"], tmp_path / "all")
+    record = read_run(tmp_path / "all")
+    assert list(record["models"]) == ["slow", "slow (other)", "third"]
+    assert [part["models"] for part in record["joined"]] == [
+        ["slow", "slow (other)"], ["third"], [], [],
+    ]  # fmt: skip
+
+
+class Failing:
+    """Gives no finite cube for the second scene of every other trial."""
+
+    calls = 0
+
+    def __call__(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+        self.calls += 1
+        cube = camera.spread(measurement, mask).clone()
+        cube[1] *= float("nan") if self.calls % 2 == 0 else 1.0
+        return cube
+
+
+def test_failures_are_those_of_the_trials_and_names_that_are_kept(
+    tiny: Path, apart: Path, tmp_path: Path
+) -> None:
+    evaluate(
+        {"slow": Failing()}, data=tiny, out=tmp_path / "bad", trials=6, timing=False, noise=0.01
+    )
+    assert read_run(tmp_path / "bad")["failed"] == 6
+    text = join([apart / "one", apart / "two", tmp_path / "bad"], tmp_path / "joined")
+    joined = read_run(tmp_path / "joined")
+    # Of three trials in each of two groups, one a group; the fourth and sixth are not here.
+    assert joined["failed"] == len(joined["failures"]) == 2
+    for told in joined["failures"]:
+        assert re.match(
+            r"slow \(bad\), scene scene02 through mask \w+ \(.* trial 1\): the cube", told
+        )
+        assert told in text
+    # Twice the same is not twice as many.
+    join([tmp_path / "joined", tmp_path / "bad"], tmp_path / "again")
+    assert read_run(tmp_path / "again")["failures"] == joined["failures"]
 
 
 def test_the_parquet_twin_is_enough(apart: Path, tmp_path: Path) -> None:

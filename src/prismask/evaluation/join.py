@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from prismask.errors import ConfigError, FormatError, OutputExistsError
 from prismask.evaluation import markdown
 from prismask.evaluation.runner import write_tables
 from prismask.evaluation.runs import RECORD, read_run, write_record
-from prismask.evaluation.summaries import Summary, Tally
+from prismask.evaluation.summaries import MOST_FAILURES, Failure, Summary, Tally
 from prismask.evaluation.tables import COLUMNS, Row, read_scores
 
 SAME = ("kind", "protocol", "scenes", "camera", "size", "noise", "seed")
@@ -46,8 +46,8 @@ class Part:
 def join(folders: Sequence[str | Path], out: str | Path) -> str:
     """Put finished evaluations into one, in the folder `out`; gives its summary in Markdown.
 
-    Trials and groups that all of them have are kept. A model that is in several is taken from the
-    first; one label that stands for two models gets the folder's name behind it.
+    Trials and groups that all of them have are kept. A model that is in several under one label is
+    taken from the first; one label that stands for two models gets the folder's name behind it.
     """
     out = Path(out)
     if (out / RECORD).exists():
@@ -129,7 +129,11 @@ def _labels(paths: Sequence[Path], records: Sequence[Mapping[str, Any]]) -> list
         here: dict[str, str] = {}
         for label, facts in record["models"].items():
             identity = (facts["identity"], facts["precision"])
-            if taken.get(label) == identity:
+            # An earlier join may have put a folder's name behind it.
+            if any(
+                one == identity and (name == label or name.startswith(f"{label} ("))
+                for name, one in taken.items()
+            ):
                 continue
             name = label if label not in taken else f"{label} ({path.resolve().name})"
             if name in taken:
@@ -190,8 +194,10 @@ def _summary(parts: Sequence[Part], trials: Mapping[str, int], metrics: Sequence
                 for label, name in part.labels.items()
             }
             tally.add(values)
-            for scores in values.values():
-                summary.failed += sum(map(math.isnan, scores[metrics[0]]))
+            for failure in _failures(parts, group, trial, metrics[0]):
+                summary.failed += 1
+                if len(summary.failures) < MOST_FAILURES:
+                    summary.failures.append(failure)
         summary.rows += tally.rows(group, _verdicts(parts, group))
         summary.paired += tally.paired_rows(group)
     for part in parts:
@@ -199,6 +205,22 @@ def _summary(parts: Sequence[Part], trials: Mapping[str, int], metrics: Sequence
             times = [value for (model, *_), value in part.seconds.items() if model == label]
             summary.seconds[name] = math.fsum(times) / len(times)
     return summary
+
+
+def _failures(parts: Sequence[Part], group: str, trial: int, metric: str) -> Iterator[Failure]:
+    """The failures of one trial, by the joined names, with the reasons that the records give."""
+    for part in parts:
+        mask_id = part.record["groups"][group]["masks"]["masks"][trial]["mask_id"]
+        for label, name in part.labels.items():
+            values = part.scores[label, group, trial][metric]
+            for scene, value in zip(part.record["scenes"], values, strict=True):
+                if math.isnan(value):
+                    known = Failure(label, group, trial, mask_id, scene, "")
+                    told = (t for t in part.record["failures"] if t.startswith(str(known)))
+                    reason = (
+                        next(told, "").removeprefix(str(known)) or "its record does not say why"
+                    )
+                    yield replace(known, model=name, reason=reason)
 
 
 def _same_bits(records: Sequence[Mapping[str, Any]]) -> bool:
@@ -249,7 +271,7 @@ def _record(
         "seconds_per_sample_in_run": summary.seconds,
         "same_measurements": summary.same_measurements,
         "failed": summary.failed,
-        "failures": [text for part in parts for text in part.record["failures"]],
+        "failures": [str(failure) for failure in summary.failures],
         "joined": [_provenance(part) for part in parts],
         "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
