@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from prismask import CASSI, Cube, Mask, load_cube, load_mask
+from prismask import CASSI, Cube, Mask, load_cube, load_mask, save
 from prismask.apps import cli
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.simulate import camera_from_attrs, simulate
@@ -70,6 +70,46 @@ def test_a_scene_of_its_bands_is_photographed_with_the_noted_camera(bench: Path)
     cube = ["reconstruct", "shot.nc", "--mask", "lab.mat", "--method", "gap-tv", "-o", "cube.nc"]
     assert cli.run(cube) == 0
     assert load_cube("cube.nc").bands == 4
+
+
+def test_a_scene_of_other_bands_is_not_photographed_with_it_in_silence(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Light of 400 nm does not land where 450 nm was measured."""
+    assert cli.run(["camera", *pictures(), "--bands", "4", "--no-figure", "-o", "lab.nc"]) == 0
+    at = load_mask("lab.nc").attrs["wavelengths_nm"]
+    scenes = {
+        "same.nc": Cube(np.ones((4, *SIZE), np.float32), np.array(at) + 0.01),
+        "wider.nc": Cube(np.ones((4, *SIZE), np.float32), np.linspace(400, 700, 4)),
+        "more.nc": Cube(np.ones((6, *SIZE), np.float32)),
+    }
+    for name, extent in (("same.nc", 20), ("wider.nc", 6), ("more.nc", 10)):
+        save(scenes[name], name)
+        capsys.readouterr()
+        assert cli.run(["simulate", name, "--mask", "lab.nc", "-o", f"shot-{name}"]) == 0
+        told = capsys.readouterr()
+        assert f"over {extent} px" in told.out
+        assert ("notes a camera of 4 bands" in told.err) == (name != "same.nc")
+    assert cli.run(["simulate", "more.nc", "--mask", "lab.nc", "--step", "2", "-o", "x.nc"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_wavelengths_for_other_bands_than_the_mask_notes(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["camera", *pictures(), "--bands", "4", "--no-figure", "-o", "lab.nc"]) == 0
+    given = ["reconstruct", "lit450.npy", "--mask", "lab.nc", "--wavelengths", "450,500,650"]
+    assert cli.run([*given, "-o", "cube.nc"]) == 2
+    assert "--wavelengths lists 3 bands, but the camera has 4" in capsys.readouterr().err
+
+
+def test_overexposed_pictures_are_named(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Clipped edges lie elsewhere; nothing else would tell."""
+    np.save("lit500.npy", np.minimum(np.load("lit500.npy"), 0.3))
+    assert cli.run(["camera", *pictures(), "--no-figure", "-o", "lab.nc"]) == 0
+    told = capsys.readouterr().err
+    assert "% of the pixels of lit500.npy are at its largest value" in told
+    assert "lit450.npy" not in told
 
 
 def test_a_flat_for_each_wavelength(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:

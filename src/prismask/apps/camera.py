@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from prismask.optics.measured import MeasuredCamera
     from prismask.optics.shifts import Picture
 
+CLIPPED_SHARE = 0.01
+"""Share of a picture's pixels at its largest value from which it counts as overexposed; open cells
+are alike, so that a few are in any picture."""
+
 
 def camera(
     pictures: list[str],
@@ -130,6 +134,7 @@ def _loaded(
         if nm is None:
             continue
         lit = load_measurement(path).values
+        _check_exposure(path, lit)
         bright = without.get(nm, without.get(None))
         even = None if bright is None else load_measurement(bright).values
         for what, other in (("flat", even), ("dark", closed)):
@@ -140,6 +145,16 @@ def _loaded(
                 )
         found[nm] = transmission(lit, even, closed)
     return found
+
+
+def _check_exposure(path: Path, picture: Picture) -> None:
+    """Say so where a picture is clipped: the edges of its cells then seem to lie elsewhere."""
+    share = float((picture >= picture.max()).mean())
+    if share > CLIPPED_SHARE:
+        remark(
+            f"warning: {100 * share:.2g} % of the pixels of {path} are at its largest value. If it "
+            "is overexposed, cells are wider open in it than they are: expose for less."
+        )
 
 
 def _named(text: str) -> tuple[float | None, Path]:

@@ -72,7 +72,7 @@ def build_camera(
 ) -> CASSI:
     """The camera that the options describe, completed by what the files know.
 
-    `bands` and `wavelengths` are those of a cube, `attrs` the notes in a measurement: the camera
+    `bands` and `wavelengths` are those of a cube, `attrs` the notes in a file: the camera
     written there is taken unless an option speaks of the dispersion. Then it still says what the
     options leave open: how many bands, at which wavelengths, which way round.
     """
@@ -82,13 +82,13 @@ def build_camera(
     if noted is not None:
         axis, design = options.axis or noted.axis, options.design or noted.design
         if not options.describes_dispersion:
-            return replace(noted, axis=axis, design=design)
+            return _with_wavelengths(replace(noted, axis=axis, design=design), options)
         options, bands = replace(options, axis=axis, design=design), bands or noted.bands
     return _described(options, bands, wavelengths or _noted_wavelengths(attrs or {}))
 
 
 def told_camera(options: CameraOptions, attrs: Mapping[str, Any]) -> CASSI | None:
-    """The camera that options or the notes in a measurement describe; None: sizes have to say."""
+    """The camera that options or the notes in files describe; None: sizes have to say."""
     told = options.describes_dispersion or options.wavelengths or options.axis or options.design
     if not told and "camera_offsets_px" not in attrs:
         return None
@@ -134,6 +134,12 @@ def _described(
         raise ConfigError(
             f"--bands says {options.bands}, but {given[0]} describes {camera.bands} bands."
         )
+    return _with_wavelengths(camera, options)
+
+
+def _with_wavelengths(camera: CASSI, options: CameraOptions) -> CASSI:
+    """The camera, if `--wavelengths` lists as many bands as it has."""
+    listed = options.wavelength_list()
     if listed is not None and len(listed) != camera.bands:
         raise ConfigError(
             f"--wavelengths lists {len(listed)} bands, but the camera has {camera.bands}."

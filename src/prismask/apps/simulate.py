@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Group, Parameter
 
 from prismask.apps.camera_options import CameraOptions, build_camera
-from prismask.apps.terminal import say
+from prismask.apps.terminal import remark, say
 from prismask.errors import ConfigError
 
 if TYPE_CHECKING:
     from prismask.optics.sensor import Sensor
     from prismask.optics.simulate import Scale
-    from prismask.scenes.records import Mask
+    from prismask.scenes.records import Cube, Mask
 
 
 @Parameter(name="*", group=Group("Sensor", sort_key=20))
@@ -80,16 +80,32 @@ def simulate(
     cube = load_cube(scene, variable, options.wavelength_list())
     known = None if cube.wavelengths is None else [float(w) for w in cube.wavelengths]
     aperture = load_mask(mask, mask_variable)
-    design = build_camera(options, cube.bands, known, _notes(aperture, cube.bands))
+    design = build_camera(options, cube.bands, known, _notes(aperture, cube, options))
     shot = optics.simulate(cube, aperture, design, stages, seed, _scale(scale))
     save(shot, out, overwrite=overwrite)
     say(f"{out}: {shot.size[0]}×{shot.size[1]}, {design.bands} bands over {design.extent} px")
 
 
-def _notes(mask: Mask, bands: int) -> Mapping[str, Any]:
-    """What a measured mask says of its camera, if that has as many bands as the scene."""
-    offsets = mask.attrs.get("camera_offsets_px")
-    return mask.attrs if isinstance(offsets, list | tuple) and len(offsets) == bands else {}
+def _notes(mask: Mask, cube: Cube, options: CameraOptions) -> Mapping[str, Any]:
+    """What a measured mask says of its camera, if that has the bands of the scene."""
+    from prismask.optics.simulate import camera_from_attrs
+    from prismask.scenes.resample import SAME_NM
+
+    noted, at = camera_from_attrs(mask.attrs), mask.attrs.get("wavelengths_nm")
+    if noted is None:
+        return {}
+    fits = cube.bands == noted.bands
+    if fits and cube.wavelengths is not None and at is not None:
+        fits = all(
+            abs(one - other) <= SAME_NM for one, other in zip(at, cube.wavelengths, strict=True)
+        )
+    if not fits and not options.describes_dispersion:
+        remark(
+            f"note: the mask notes a camera of {noted.bands} bands and the scene's {cube.bands} "
+            "are not those: that camera is not used. Resample the scene to its wavelengths, or "
+            "describe a camera."
+        )
+    return mask.attrs if fits else {}
 
 
 def build_sensor(options: SensorOptions) -> Sensor | None:
