@@ -92,6 +92,11 @@ def test_a_scene_of_other_bands_is_not_photographed_with_it_in_silence(
         assert ("notes a camera of 4 bands" in told.err) == (name != "same.nc")
     assert cli.run(["simulate", "more.nc", "--mask", "lab.nc", "--step", "2", "-o", "x.nc"]) == 0
     assert capsys.readouterr().err == ""
+    # Wavelengths of another number than its bands are no word about them.
+    mask = load_mask("lab.nc")
+    save(Mask(mask.values, attrs={**mask.attrs, "wavelengths_nm": at[:2]}), "few.nc")
+    assert cli.run(["simulate", "wider.nc", "--mask", "few.nc", "-o", "y.nc"]) == 0
+    assert "over 20 px" in capsys.readouterr().out
 
 
 def test_wavelengths_for_other_bands_than_the_mask_notes(

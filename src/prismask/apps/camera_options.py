@@ -81,10 +81,12 @@ def build_camera(
     noted = camera_from_attrs(attrs or {})
     if noted is not None:
         axis, design = options.axis or noted.axis, options.design or noted.design
-        if not options.describes_dispersion:
+        # Its own number of bands, said again, says nothing against the places that are noted.
+        others = replace(options, bands=None) if options.bands == noted.bands else options
+        if not others.describes_dispersion:
             return _with_wavelengths(replace(noted, axis=axis, design=design), options)
         options, bands = replace(options, axis=axis, design=design), bands or noted.bands
-    return _described(options, bands, wavelengths or _noted_wavelengths(attrs or {}))
+    return _described(options, bands, wavelengths or noted_wavelengths(attrs or {}))
 
 
 def told_camera(options: CameraOptions, attrs: Mapping[str, Any]) -> CASSI | None:
@@ -95,8 +97,8 @@ def told_camera(options: CameraOptions, attrs: Mapping[str, Any]) -> CASSI | Non
     return build_camera(options, attrs=attrs)
 
 
-def _noted_wavelengths(attrs: Mapping[str, Any]) -> Sequence[float] | None:
-    """Wavelengths that a measurement notes; a single one comes back from some formats bare."""
+def noted_wavelengths(attrs: Mapping[str, Any]) -> Sequence[float] | None:
+    """Wavelengths that a file notes; a single one comes back from some formats bare."""
     noted = attrs.get("wavelengths_nm")
     listed = list(noted) if isinstance(noted, list | tuple) else [noted]
     numbers = [float(one) for one in listed if isinstance(one, int | float)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from prismask.apps.camera_options import CameraOptions, build_camera
+from prismask.apps.camera_options import CameraOptions, build_camera, noted_wavelengths
 from prismask.apps.terminal import remark, say
 from prismask.errors import ConfigError
 
@@ -91,14 +91,12 @@ def _notes(mask: Mask, cube: Cube, options: CameraOptions) -> Mapping[str, Any]:
     from prismask.optics.simulate import camera_from_attrs
     from prismask.scenes.resample import SAME_NM
 
-    noted, at = camera_from_attrs(mask.attrs), mask.attrs.get("wavelengths_nm")
+    noted, at = camera_from_attrs(mask.attrs), noted_wavelengths(mask.attrs)
     if noted is None:
         return {}
     fits = cube.bands == noted.bands
-    if fits and cube.wavelengths is not None and at is not None:
-        fits = all(
-            abs(one - other) <= SAME_NM for one, other in zip(at, cube.wavelengths, strict=True)
-        )
+    if fits and cube.wavelengths is not None and at is not None and len(at) == cube.bands:
+        fits = float(abs(cube.wavelengths - at).max()) <= SAME_NM
     if not fits and not options.describes_dispersion:
         remark(
             f"note: the mask notes a camera of {noted.bands} bands and the scene's {cube.bands} "

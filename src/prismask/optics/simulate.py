@@ -106,12 +106,21 @@ def camera_from_attrs(attrs: Mapping[str, Any]) -> CASSI | None:
     offsets = attrs["camera_offsets_px"]
     # A list of one number comes back from some file formats as the number itself.
     listed = [offsets] if isinstance(offsets, int | float) else offsets
+    try:
+        listed = [float(offset) for offset in listed]
+    except (TypeError, ValueError):
+        listed = []
+    if not listed:
+        raise FormatError(
+            f"the file notes camera_offsets_px = {offsets!r}; it lists the place of each band in "
+            "pixels. Remove the note, or write numbers."
+        )
     return CASSI(
-        tuple(float(offset) for offset in listed),
+        tuple(listed),
         axis=attrs.get("camera_axis", "width"),
         design=attrs.get("camera_design", "single"),
         # Ours begin below 1; only differences matter in anybody else's.
-        start=float(min(listed)) if 0 <= min(listed) < 1 else 0.0,
+        start=min(listed) if 0 <= min(listed) < 1 else 0.0,
     )
 
 

@@ -46,6 +46,10 @@ def test_notes_in_the_snapshot_count_until_an_option_speaks() -> None:
     noted = CASSI((0.0, 1.5, 4.0), "height", "dual")
     attrs = camera_attrs(noted)
     assert build_camera(CameraOptions(), attrs=attrs) == noted
+    # The number of bands that is noted anyhow does not make their places equal steps.
+    assert build_camera(CameraOptions(bands=3), attrs=attrs) == noted
+    with pytest.raises(ConfigError, match="lists 2 bands, but the camera has 3"):
+        build_camera(CameraOptions(wavelengths="450,460"), attrs=attrs)
     assert build_camera(CameraOptions(axis="width"), attrs=attrs).axis == "width"
     assert build_camera(CameraOptions(bands=6), attrs=attrs) == CASSI.from_step(
         6, axis="height", design="dual"

@@ -88,6 +88,9 @@ def test_a_camera_survives_its_attributes(camera: CASSI) -> None:
     assert camera_from_attrs({}) is None
     assert camera_from_attrs({"camera_offsets_px": 0.0}) == CASSI((0.0,))
     assert camera_from_attrs({"camera_offsets_px": np.array([0.0, 2.0])}) == CASSI((0.0, 2.0))
+    for wrong in ("as in the manual", [], [[0.0, 2.0]], None):
+        with pytest.raises(FormatError, match="lists the place of each band"):
+            camera_from_attrs({"camera_offsets_px": wrong})
 
 
 def test_a_mask_with_planes_and_a_black_scene(cube: Cube) -> None:
