@@ -127,6 +127,22 @@ def test_a_flat_for_each_wavelength(bench: Path, capsys: pytest.CaptureFixture[s
     assert "without --flat" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("options", [[], ["--no-figure"]])
+def test_no_picture_is_written_over(
+    bench: Path, options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The figure is called like the mask; a picture may be, too."""
+    for nm in (450, 650):
+        shot = np.clip(np.load(f"lit{nm}.npy") * 65535, 0, 65535).astype(np.uint16)
+        Image.fromarray(shot).save(f"lab{nm}.png")
+    before = Path("lab450.png").read_bytes()
+    out = "lab450.nc" if not options else "lab450.npz"
+    asked = ["camera", "450=lab450.png", "650=lab650.png", "-o", out, "--overwrite", *options]
+    assert cli.run(asked) == (0 if options else 2)
+    assert ("lab450.png would be written over" in capsys.readouterr().err) == (not options)
+    assert Path("lab450.png").read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

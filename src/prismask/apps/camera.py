@@ -82,6 +82,7 @@ def camera(
     check_writable(out, overwrite)
     if figure:
         check_output(drawn, overwrite)
+    _check_not_read(out, drawn if figure else out, pictures, flat or [], dark)
     given = [name for name, value in
              (("--step", step), ("--bands", bands), ("--wavelengths", wavelengths))
              if value is not None]  # fmt: skip
@@ -105,6 +106,19 @@ def camera(
         _draw(found, drawn, overwrite)
     say(f"\n{out}: {found.mask.size[0]}×{found.mask.size[1]}. Now:\n"
         f"  prismask reconstruct SNAPSHOT --mask {out} -o cube.nc")  # fmt: skip
+
+
+def _check_not_read(
+    out: Path, drawn: Path, pictures: Sequence[str], flats: Sequence[str], dark: Path | None
+) -> None:
+    """`--overwrite` is meant for an earlier result, not for a picture that may never be retaken."""
+    read = {_named(text)[1].resolve() for text in (*pictures, *flats)}
+    read |= set() if dark is None else {dark.resolve()}
+    for path in (out, drawn):
+        if path.resolve() in read:
+            raise ConfigError(
+                f"{path} would be written over, and is one of the pictures. Choose another --out."
+            )
 
 
 def _loaded(
