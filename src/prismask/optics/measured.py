@@ -30,6 +30,8 @@ WORTH_TELLING_PX = 0.1
 """Misfit of the curve from which somebody should hear of it."""
 ACROSS_PX = 0.25
 """How far the spectrum may leave its row before somebody should hear of it."""
+UNEVEN_PX = 0.25
+"""How much further one quarter of a picture may move than another, likewise."""
 CERTAIN_PX = 0.05
 """How well a place is known at best."""
 BEYOND = 0.02
@@ -51,6 +53,8 @@ class Place:
     """Across it: 0 in a camera whose spectrum runs along its rows."""
     likeness: float
     """Correlation with the picture that all are compared with."""
+    uneven: float
+    """How much further one quarter of the picture has moved than another, in pixels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +178,7 @@ def _places(shifts: Mapping[float, Shift], axis: str) -> tuple[Place, ...]:
     both = [(s.right, s.down) if axis == "width" else (s.down, s.right) for s in shifts.values()]
     first = both[0]
     return tuple(
-        Place(float(nm), along - first[0], across - first[1], shift.likeness)
+        Place(float(nm), along - first[0], across - first[1], shift.likeness, shift.uneven)
         for (nm, shift), (along, across) in zip(shifts.items(), both, strict=True)
     )
 
@@ -260,6 +264,14 @@ def _findings(places: Sequence[Place], misfit: float, left_out: float, count: in
             f"the spectrum leaves its row by {across:.2f} px from end to end ({angle:.2f}°), which "
             "the camera's description does not hold: turn the sensor or the prism, or the pictures "
             "and snapshots alike."
+        )
+    oddest = max(places, key=lambda place: place.uneven)
+    if oddest.uneven > UNEVEN_PX:
+        found.append(
+            f"at {oddest.wavelength_nm:g} nm one quarter of the mask has moved by "
+            f"{oddest.uneven:.2f} px more than another: the light is magnified by its wavelength, "
+            "or lines are bent, which the camera's description does not hold. Bands are right in "
+            "the middle of the field and off towards its edges."
         )
     least = min(places, key=lambda place: place.likeness)
     if least.likeness < 0.8:

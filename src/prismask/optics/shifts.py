@@ -11,6 +11,7 @@ slopes say how much further it has to go.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,11 @@ STEPS, STILL = 12, 1e-4
 """Most steps of the fit, and the step in pixels below which it has arrived."""
 BORDER = 4
 """Pixels at the edges that a moved picture does not know."""
+LEAST_QUARTER = 16
+"""Side of a quarter below which it is too small to tell a shift of its own."""
+SURE = 0.7
+"""Likeness below which a quarter is dark or noisy, and its shift is chance. One that the pattern
+only borders on is alike, but faint."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,9 @@ class Shift:
     right: float
     likeness: float
     """Correlation of the two where both are seen: 1 is the same pattern, 0 is chance."""
+    uneven: float
+    """How far apart the shifts of the four quarters of the pictures are, in pixels: 0 where the
+    pattern moves as a whole."""
 
 
 def find_shift(first: Picture, second: Picture) -> Shift:
@@ -60,7 +69,8 @@ def find_shift(first: Picture, second: Picture) -> Shift:
         down, right = down + step[0], right + step[1]
         if max(abs(step[0]), abs(step[1])) < STILL:
             break
-    return Shift(down, right, _likeness(start, moving, down, right))
+    ours, theirs = _common(start, moving, down, right)
+    return Shift(down, right, _likeness(ours, theirs), _unevenness(ours, theirs))
 
 
 def moved(picture: Picture, down: float, right: float) -> Picture:
@@ -111,8 +121,12 @@ def _common(first: Picture, second: Picture, down: float, right: float) -> tuple
 
 
 def _step(first: Picture, second: Picture, down: float, right: float) -> tuple[float, float]:
-    """How much further `first` has to move, with gain and level free."""
-    ours, theirs = _common(first, second, down, right)
+    """How much further `first` has to move."""
+    return _further(*_common(first, second, down, right))
+
+
+def _further(ours: Picture, theirs: Picture) -> tuple[float, float]:
+    """How far `ours` has to move to be `theirs`, by its slopes, with gain and level free."""
     if min(ours.shape) < BORDER:
         return 0.0, 0.0
     rows, columns = np.gradient(ours)
@@ -125,8 +139,19 @@ def _step(first: Picture, second: Picture, down: float, right: float) -> tuple[f
     return tuple(float(np.clip(by / gain, -0.5, 0.5)) for by in (by_row, by_column))  # type: ignore[return-value]
 
 
-def _likeness(first: Picture, second: Picture, down: float, right: float) -> float:
-    ours, theirs = _common(first, second, down, right)
+def _likeness(ours: Picture, theirs: Picture) -> float:
     if min(ours.shape) < BORDER or not (ours.std() > 0 and theirs.std() > 0):
         return 0.0
     return float(np.corrcoef(ours.ravel(), theirs.ravel())[0, 1])
+
+
+def _unevenness(ours: Picture, theirs: Picture) -> float:
+    """How far apart the quarters are in what they would still move."""
+    middle, centre = ours.shape[0] // 2, ours.shape[1] // 2
+    if min(middle, centre) < LEAST_QUARTER:
+        return 0.0
+    halves = (slice(None, middle), slice(middle, None)), (slice(None, centre), slice(centre, None))
+    quarters = [(ours[part], theirs[part]) for part in itertools.product(*halves)]
+    told = [q for q in quarters if _likeness(*q) > SURE and q[1].std() > 0.3 * theirs.std()]
+    left = [_further(*quarter) for quarter in told]
+    return float(np.ptp(left, axis=0).max()) if left else 0.0

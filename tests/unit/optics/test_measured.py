@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from fine_mask import FineMask
 from scipy.interpolate import CubicSpline
+from scipy.ndimage import map_coordinates
 
 import prismask
 from prismask.errors import ConfigError, ShapeError, ValuesError
@@ -92,6 +93,17 @@ def test_what_is_worth_knowing_is_said() -> None:
     assert "leaves its row by 1.0" in leaning
     bent = (0.0, 4.3, 9.15, 13.9, 17.3, 20.0)
     assert any("misses a measured place" in t for t in measure_camera(pictures(px=bent)).findings)
+
+
+def test_a_lens_that_magnifies_by_wavelength_is_told() -> None:
+    """Its likeness is still high, and the middle of the field is right."""
+    shown = pictures()
+    rows, columns = np.mgrid[:HEIGHT, : WIDTH + EXTENT].astype(float)
+    at = ((rows - 32) / 1.012 + 32, (columns - 64) / 1.012 + 64)
+    shown[650.0] = map_coordinates(shown[650.0], at, order=3)
+    found = measure_camera(shown)
+    assert found.places[-1].likeness > 0.8
+    assert any("at 650 nm one quarter of the mask has moved by" in t for t in found.findings)
 
 
 def test_what_cannot_be_a_camera() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from fine_mask import FineMask
+from scipy import ndimage
 
 from prismask.errors import ShapeError, ValuesError
 from prismask.optics.shifts import find_shift, moved
@@ -40,6 +41,27 @@ def test_the_way_back_is_the_same_way() -> None:
     there, back = find_shift(START, other), find_shift(other, START)
     assert there.right == pytest.approx(-back.right, abs=0.01)
     assert there.down == pytest.approx(-back.down, abs=0.01)
+
+
+def test_a_pattern_that_is_magnified_moves_unevenly() -> None:
+    start = FineMask((160, 160)).picture((160, 200), 4.0)
+    for larger, least, most in ((0.0, 0.0, 0.05), (0.005, 0.25, 0.6)):
+        # About the middle: corners 80 px away move by 0.4 px, the middles of quarters by half.
+        rows, columns = np.mgrid[:160, :200].astype(float)
+        at = ((rows - 80) / (1 + larger) + 80, (columns - 12.3 - 80) / (1 + larger) + 80)
+        found = find_shift(start, ndimage.map_coordinates(start, at, order=3))
+        assert found.right == pytest.approx(12.3, abs=0.2)
+        assert least <= found.uneven <= most
+
+
+def test_a_quarter_without_a_pattern_says_nothing() -> None:
+    """A narrow scene on a wide sensor: half of what both show is noise."""
+    random, narrow = np.random.default_rng(3), FineMask((64, 48))
+    first, second = (
+        narrow.picture((64, 200), right) + 0.02 * random.standard_normal((64, 200))
+        for right in (60.0, 20.0)
+    )
+    assert find_shift(first, second).uneven < 0.1
 
 
 def test_another_mask_is_not_like_it() -> None:
