@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from prismask.optics.measured import MeasuredCamera
     from prismask.optics.shifts import Picture
 
+Named = tuple[float | None, Path]
+"""Wavelength in nm, where one was given, and file."""
 CLIPPED_SHARE = 0.01
 """Share of a picture's pixels at its largest value from which it counts as overexposed; open cells
 are alike, so that a few are in any picture."""
@@ -82,14 +84,16 @@ def camera(
     check_writable(out, overwrite)
     if figure:
         check_output(drawn, overwrite)
-    _check_not_read(out, drawn if figure else out, pictures, flat or [], dark)
+    lit, even = [_named(text) for text in pictures], [_named(text) for text in flat or []]
+    read = [path for _, path in (*lit, *even)] + ([] if dark is None else [dark])
+    _check_not_read([out, drawn] if figure else [out], read)
     given = [name for name, value in
              (("--step", step), ("--bands", bands), ("--wavelengths", wavelengths))
              if value is not None]  # fmt: skip
     if len(given) > 1:
         raise ConfigError(f"{' and '.join(given)} both say where bands lie: give one of them.")
     found = measure_camera(
-        _loaded(pictures, flat or [], dark),
+        _loaded(lit, even, dark),
         **({} if step is None else {"step": step}),
         bands=bands,
         wavelengths=None if wavelengths is None else parse_numbers(wavelengths, "--wavelengths"),
@@ -108,21 +112,18 @@ def camera(
         f"  prismask reconstruct SNAPSHOT --mask {out} -o cube.nc")  # fmt: skip
 
 
-def _check_not_read(
-    out: Path, drawn: Path, pictures: Sequence[str], flats: Sequence[str], dark: Path | None
-) -> None:
+def _check_not_read(written: Sequence[Path], read: Sequence[Path]) -> None:
     """`--overwrite` is meant for an earlier result, not for a picture that may never be retaken."""
-    read = {_named(text)[1].resolve() for text in (*pictures, *flats)}
-    read |= set() if dark is None else {dark.resolve()}
-    for path in (out, drawn):
-        if path.resolve() in read:
+    pictures = {path.resolve() for path in read}
+    for path in written:
+        if path.resolve() in pictures:
             raise ConfigError(
                 f"{path} would be written over, and is one of the pictures. Choose another --out."
             )
 
 
 def _loaded(
-    pictures: Sequence[str], flats: Sequence[str], dark: Path | None
+    named: Sequence[Named], flats: Sequence[Named], dark: Path | None
 ) -> dict[float, Picture]:
     """Transmission at each wavelength."""
     from prismask.checks import size_text
@@ -130,27 +131,26 @@ def _loaded(
     from prismask.optics.measured import transmission
     from prismask.scenes.files import load_measurement
 
-    named = [_named(text) for text in pictures]
     numbers = [nm for nm, _ in named]
     if None in numbers or not numbers:
         raise ConfigError("name each picture with its wavelength in nm, as in 450=blue.tif.")
     if len(set(numbers)) < len(numbers):
         raise ConfigError("two pictures have the same wavelength; one of each is needed.")
-    without = dict(_named(text) for text in flats)
+    without = dict(flats)
     if len(without) < len(flats) or (None in without and len(without) > 1):
         raise ConfigError("give --flat once for all pictures, or NM=FILE once for each of them.")
     missing = [nm for nm in numbers if without and None not in without and nm not in without]
     if missing:
         raise ConfigError(f"--flat names no picture for {missing[0]:g} nm.")
     closed = None if dark is None else load_measurement(dark).values
+    bright = {nm: load_measurement(path).values for nm, path in without.items()}
     found: dict[float, Picture] = {}
     for nm, path in named:
         if nm is None:
             continue
         lit = load_measurement(path).values
         _check_exposure(path, lit)
-        bright = without.get(nm, without.get(None))
-        even = None if bright is None else load_measurement(bright).values
+        even = bright.get(nm, bright.get(None))
         for what, other in (("flat", even), ("dark", closed)):
             if other is not None and other.shape != lit.shape:
                 raise ShapeError(
@@ -163,7 +163,11 @@ def _loaded(
 
 def _check_exposure(path: Path, picture: Picture) -> None:
     """Say so where a picture is clipped: the edges of its cells then seem to lie elsewhere."""
-    share = float((picture >= picture.max()).mean())
+    import torch
+
+    from prismask.inference.checks import saturated_share
+
+    share = saturated_share(torch.tensor(picture))
     if share > CLIPPED_SHARE:
         remark(
             f"warning: {100 * share:.2g} % of the pixels of {path} are at its largest value. If it "
@@ -171,7 +175,7 @@ def _check_exposure(path: Path, picture: Picture) -> None:
         )
 
 
-def _named(text: str) -> tuple[float | None, Path]:
+def _named(text: str) -> Named:
     """`450=blue.tif` → 450 and the file; a bare file has no wavelength."""
     number, equals, path = text.partition("=")
     try:

@@ -22,8 +22,8 @@ from prismask.evaluation.join_parts import (
     Part,
     check_same,
     common_trials,
-    finished_record,
     labels_of,
+    read_finished,
     read_part,
 )
 from prismask.evaluation.runner import write_tables
@@ -44,7 +44,7 @@ def join(folders: Sequence[str | Path], out: str | Path) -> str:
     if len(folders) < 2:
         raise ConfigError("name at least two folders of evaluations to join.")
     paths = [Path(folder) for folder in folders]
-    records = [finished_record(path) for path in paths]
+    records = [read_finished(path) for path in paths]
     for path, record in zip(paths[1:], records[1:], strict=True):
         check_same(paths[0], records[0], path, record)
     trials = common_trials(paths, records)

@@ -33,7 +33,7 @@ class Part:
     """The same for seconds a sample."""
 
 
-def finished_record(folder: Path) -> dict[str, Any]:
+def read_finished(folder: Path) -> dict[str, Any]:
     """The record of a folder, if it is that of a finished evaluation."""
     record = read_run(folder)
     if record.get("kind") != "evaluation":

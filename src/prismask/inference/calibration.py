@@ -42,6 +42,15 @@ def misplaced(share: float) -> Fault:
     return move
 
 
+def noisy(
+    snapshots: Tensor, noise_std: tuple[float, float], camera: CASSI, generator: torch.Generator
+) -> Tensor:
+    """Snapshots with Gaussian noise of a strength drawn from the range, relative to the cube's."""
+    low, high = noise_std
+    std = low + (high - low) * float(torch.rand((), generator=generator))
+    return add_gaussian(snapshots, std / network_scale(camera.bands), generator)
+
+
 @torch.inference_mode()
 def calibrate(
     engine: Engine,
@@ -75,17 +84,15 @@ def calibrate(
         )
     generator = torch.Generator().manual_seed(seed)
     about = {"masks": len(masks), "noise": list(noise_std), "faults": fault is not None}
-    unit = network_scale(camera.bands)
     kinds = ["single", "sampled"] if samples and engine.can_sample else ["single"]
     pools: dict[str, _Pool] = {kind: _Pool() for kind in kinds}
     total, done = len(scenes) * len(masks), 0
     numbers = range(len(scenes)) if scene_of is None else scene_of
     for number, scene in zip(numbers, scenes, strict=True):
         for mask in masks:
-            snapshot = camera.forward(scene[None], mask[None])
-            low, high = noise_std
-            std = low + (high - low) * float(torch.rand((), generator=generator))
-            snapshot = add_gaussian(snapshot, std / unit, generator)[0]
+            snapshot = noisy(camera.forward(scene[None], mask[None]), noise_std, camera, generator)[
+                0
+            ]
             given = mask[None] if fault is None else fault(mask[None], generator)
             for kind in kinds:
                 drawn = samples if kind == "sampled" else 0

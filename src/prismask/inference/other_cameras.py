@@ -27,17 +27,15 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.inference.calibration import VALUES_A_PAIR, misplaced
+from prismask.inference.calibration import VALUES_A_PAIR, misplaced, noisy
 from prismask.inference.camera_family import draw_cameras, family_record
 from prismask.inference.engine import Engine, Progress
 from prismask.inference.intervals import Interval, conformal_quantile
 from prismask.inference.settings import Settings
 from prismask.inference.single import Reconstruction
-from prismask.models.inputs import network_scale
 from prismask.models.trained import trained_camera
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
-from prismask.optics.sensor import add_gaussian
 from prismask.scenes.records import Cube, Mask, Measurement
 from prismask.scenes.resample import resample
 
@@ -189,10 +187,8 @@ class _Pairs:
         truth = torch.tensor(resample(Cube(values.numpy(), self.wavelengths), at).values)
         size = camera.mask_size((truth.shape[-2], truth.shape[-1]))
         mask = fabricate_mask(size, apertures, random_aperture(apertures))[None, None]
-        low, high = self.circumstances.noise_std
-        std = low + (high - low) * float(torch.rand((), generator=generator))
-        signal = camera.forward(truth[None], mask)
-        signal = add_gaussian(signal, std / network_scale(camera.bands), generator)[0]
+        strength = self.circumstances.noise_std
+        signal = noisy(camera.forward(truth[None], mask), strength, camera, generator)[0]
         given = misplaced(self.circumstances.misplaced)(mask, generator)
         return _Shot(truth, signal, given[0, 0])
 
