@@ -45,7 +45,7 @@ ANOTHER = 0.1
 Few, because a network that learned whole offsets feels parts of a pixel: at 1.998, 1.996, 1.99 and
 1.98 px a band instead of 2, which is 0.05, 0.11, 0.27 and 0.54 px at the last of 28 bands, the 90 %
 interval of srn-looks.m2m held 89.2, 88.0, 84.3 and 81.3 % of the true values, and 90.1 % behind its
-own camera (six CAVE validation scenes). A dispersion that `--align` finds to be off is another
+own camera (`results/cameras.py`). A dispersion that `--align` finds to be off is another
 matter: it moves the mask, and the camera stays what it was."""
 
 
