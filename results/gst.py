@@ -2,9 +2,10 @@
 
     python results/gst.py [WITH WITHOUT]
 
-Compares the validation lines of two runs' metrics.jsonl (by default those of twelve and of six
-minutes in training/) at the same number of θ-steps, by reading the second curve between its
-points, and says how far g moves a mask. Needs no data and no weights.
+Compares the validation lines of two runs' metrics.jsonl at the same number of θ-steps, by reading
+the second curve between its points, and says how far g moves a mask. By default: the pairs in
+training/ of twelve minutes with many masks and with one, and of six minutes. Needs no data and no
+weights.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 HERE = Path(__file__).resolve().parent / "training"
 PAIRS = (
     (HERE / "twelve-minutes" / "srn-gst", HERE / "twelve-minutes" / "ensemble"),
+    (HERE / "twelve-minutes" / "one-mask-srn-gst", HERE / "twelve-minutes" / "one-mask-srn"),
     (HERE / "six-minutes" / "srn-gst-seed-1", HERE / "six-minutes" / "ensemble-seed-1"),
 )
 GROUPS = ("psnr_seen", "psnr_fabricated")
@@ -45,7 +47,7 @@ def main() -> None:
 
 def compared(tuned: Path, plain: Path) -> str:
     ours, theirs = read_curve(tuned), read_curve(plain)
-    text = [f"{tuned.parent.name}, PSNR paper [dB] on validation scenes:\n"]
+    text = [f"{tuned.parent.name}, {tuned.name}, PSNR paper [dB] on validation scenes:\n"]
     text += ["| θ-steps | seen, GST − none | fabricated, GST − none |", "|---|---|---|"]
     every = max(1, len(ours.steps) // 7)
     for at, steps in enumerate(ours.steps):

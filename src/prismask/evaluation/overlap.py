@@ -110,12 +110,34 @@ def trained_scenes(contender: Contender, scenes: Iterable[str], part: str = "tra
 
 
 def trained_on(contender: Contender) -> str:
-    """Where its training masks came from, in words."""
-    facts = contender.training_masks
-    if facts is None:
-        return "unknown"
+    """Where its training masks came from, in words; those of the weights it began from too."""
     if contender.kind in ("untrained", "solver"):
         return "nothing"
+    earlier = [_masks_in_words(record.get("masks")) for record in contender.earlier_trainings]
+    latest, *before = dict.fromkeys([_masks_in_words(contender.training_masks), *earlier])
+    return f"{latest}; before that {', '.join(before)}" if before else latest
+
+
+def beyond_one_mask(contenders: Iterable[Contender], protocol: str) -> list[str]:
+    """Remarks on those that one-to-one and one-to-many do not mean: they know many masks."""
+    if protocol == "many-to-many":
+        return []
+    remarks = []
+    for contender in contenders:
+        earlier = [record.get("masks") for record in contender.earlier_trainings]
+        known = (facts for facts in (contender.training_masks, *earlier) if facts)
+        sources = {facts.get("source", "single") for facts in known}
+        if sources - {"single", "none"}:
+            remarks.append(
+                f"{contender.label} knows more than one mask: it was trained on "
+                f"{trained_on(contender)}. {protocol} means networks that know one."
+            )
+    return remarks
+
+
+def _masks_in_words(facts: Mapping[str, Any] | None) -> str:
+    if facts is None:
+        return "unknown"
     trained = training_entry(facts)
     words = "fabricated masks" if trained is None else f"{trained.name} {trained.rectangle.text()}"
     share = float(facts.get("fabricated_share") or 0)

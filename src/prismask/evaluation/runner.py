@@ -16,7 +16,7 @@ from prismask.errors import ConfigError, DivergedError
 from prismask.evaluation import markdown
 from prismask.evaluation.contenders import Contender, Models, build_contender, read_entries
 from prismask.evaluation.journal import Journal
-from prismask.evaluation.overlap import judge_all
+from prismask.evaluation.overlap import beyond_one_mask, judge_all
 from prismask.evaluation.plan import NOTHING_WRONG, Plan
 from prismask.evaluation.precision import choose_halves
 from prismask.evaluation.protocol import draw_groups, group_names
@@ -116,6 +116,8 @@ def evaluate(
     plan = plan_evaluation(
         models, chosen, data, split, scenes, masks, groups, camera, earlier=earlier
     )
+    beyond = beyond_one_mask(plan.work.contenders.values(), chosen.protocol)
+    plan = replace(plan, remarks=(*plan.remarks, *beyond))
     return run_plan(plan, out, earlier, progress)
 
 

@@ -10,7 +10,13 @@ from small_workload import SIDE, mask, region
 
 from prismask.errors import ConfigError, OverlapError, ShapeError
 from prismask.evaluation.contenders import Contender
-from prismask.evaluation.overlap import judge, judge_all, trained_on, trained_scenes
+from prismask.evaluation.overlap import (
+    beyond_one_mask,
+    judge,
+    judge_all,
+    trained_on,
+    trained_scenes,
+)
 from prismask.evaluation.protocol import draw_groups
 from prismask.optics.masks import MaskRegion
 
@@ -157,3 +163,26 @@ def test_training_masks_in_words() -> None:
     mixed = trained(upper)
     mixed.record["masks"].update(vary=True, fabricated_share=0.5)
     assert trained_on(mixed).endswith("and fabricated masks (50%), varied")
+
+
+def test_weights_that_began_from_others_say_what_those_were_trained_on() -> None:
+    upper, lower, _ = parts()
+    first = trained(lower)
+    again = trained(lower, started_from=dict(first.record))
+    second = trained(upper, started_from=dict(again.record))
+    assert trained_on(again) == trained_on(first)
+    assert trained_on(second) == f"{trained_on(trained(upper))}; before that {trained_on(first)}"
+
+
+def test_a_network_that_knows_many_masks_is_told_among_those_that_know_one() -> None:
+    upper, lower, _ = parts()
+    one = trained(upper)
+    one.record["masks"]["source"] = "single"
+    tuned = trained(upper, started_from=dict(trained(lower).record))
+    tuned.record["masks"]["source"] = "single"
+    solver, stranger = (Contender("f", kind, None, "id", {}) for kind in ("solver", "callable"))
+    everybody = [one, tuned, trained(upper), solver, stranger]
+    remarks = beyond_one_mask(everybody, "one-to-many")
+    assert len(remarks) == 2
+    assert "lab rows 0–19, columns 0–43; before that lab rows 20" in remarks[0]
+    assert beyond_one_mask(everybody, "many-to-many") == []
