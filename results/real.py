@@ -4,16 +4,15 @@
     python results/real.py --sheet
 
 There is no truth to compare with: real.json holds what the self-check says (what of the snapshot
-the cube does not explain, against the noise), real.jpg what it looks like. The first form keeps
-pictures in OUT/real (`--out`), one small file for each snapshot and method, and needs no plotting
-library; the second draws the sheet from whatever is there, and renews its numbers.
+the cube does not explain, against the noise), real.jpg what it looks like. The first form leaves
+pictures in OUT/real (`--out`), one file for each snapshot and method, and needs no library for
+pictures; the second makes strips of them, which stay, and draws the sheet from all there are.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,10 @@ from prismask.solvers.registry import list_solvers
 HERE = Path(__file__).resolve().parent
 INSTRUMENTS = {"tsanet": ("tsanet_real_660", 28), "smem": ("smem_real_660", 24)}
 """Mask and bands of each instrument, by the first part of its snapshots' names."""
+STRIP = (674, 135)
+"""Width and height of a strip: five pictures beside each other."""
+JPEG: dict[str, Any] = {"quality": 90, "subsampling": 0}
+"""Photographs in a quarter of the space, with their colours as they are."""
 TOLD = (
     "seconds",
     "device",
@@ -46,14 +49,7 @@ def main() -> None:
     options = _options()
     kept: Path = options.out / "real"
     if options.sheet:
-        (options.out / "real.jpg").write_bytes(sheet(kept))
-        told = options.out / "real.json"
-        # What was measured before stays, where its picture was not kept too.
-        records = json.loads(told.read_text(encoding="utf-8")) if told.exists() else {}
-        records |= {path.stem: json.loads(path.read_text()) for path in kept.glob("*.json")}
-        records = dict(sorted(records.items()))
-        told.write_text(json.dumps(records, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        print(table(records))
+        print(table(renew(kept, options.out / "real.json", options.out / "real.jpg")))
         return
     kept.mkdir(parents=True, exist_ok=True)
     folder = data_folder(options.data)
@@ -66,6 +62,21 @@ def main() -> None:
             told = {key: cube.attrs[key] for key in TOLD if key in cube.attrs}
             (kept / f"{name}.json").write_text(json.dumps(told, default=str))
             print(f"{name}: {cube.attrs['seconds']:.1f} s, {cube.attrs['residual']}", flush=True)
+
+
+def renew(kept: Path, told: Path, drawn: Path) -> dict[str, dict[str, Any]]:
+    """Strips and numbers of what was made since, then the sheet of everything."""
+    from PIL import Image
+
+    records = json.loads(told.read_text(encoding="utf-8")) if told.exists() else {}
+    for path in sorted(kept.glob("*.npz")):
+        whole = Image.fromarray(np.load(path)["picture"])
+        whole.resize(STRIP, Image.Resampling.BOX).save(path.with_suffix(".jpg"), **JPEG)
+        records[path.stem] = json.loads(path.with_suffix(".json").read_text())
+    records = dict(sorted(records.items()))
+    sheet(kept, records).save(drawn, **JPEG)
+    told.write_text(json.dumps(records, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return records
 
 
 def _options() -> argparse.Namespace:
@@ -107,35 +118,26 @@ def picture(cube: Cube) -> np.ndarray[Any, np.dtype[np.uint8]]:
     return np.concatenate([colour, *bands], axis=1)
 
 
-def sheet(kept: Path) -> bytes:
-    """All pictures, a row for each snapshot and method."""
-    from prismask.evaluation.figures import figure_png, styled
+def sheet(kept: Path, records: dict[str, dict[str, Any]]) -> Any:
+    """All strips below each other, each with what is told of it."""
+    from PIL import Image, ImageDraw, ImageFont
 
-    found = sorted(kept.glob("*.npz"))
+    found = [name for name in records if (kept / f"{name}.jpg").exists()]
     if not found:
         raise SystemExit(f"nothing is kept in {kept}: run without --sheet first.")
-    with styled() as figure_class:
-        figure = figure_class(figsize=(9.0, 1.95 * len(found)), layout="constrained")
-        panels = figure.subplots(len(found), 1, squeeze=False)
-        for axes, path in zip(panels.flat, found, strict=True):
-            axes.imshow(np.load(path)["picture"])
-            told = json.loads(path.with_suffix(".json").read_text())
-            axes.set_title(
-                f"{path.stem.replace('.', ': ', 1)}, residual "
-                f"{told['residual_over_noise']:.2g} × noise, {told['seconds']:.1f} s on "
-                f"{told['device']}", loc="left", fontsize=8,
-            )  # fmt: skip
-            axes.set_axis_off()
-        return as_jpeg(figure_png(figure, 80))
-
-
-def as_jpeg(png: bytes) -> bytes:
-    """Photographs in a quarter of the space, with their colours as they are."""
-    from PIL import Image
-
-    out = BytesIO()
-    Image.open(BytesIO(png)).convert("RGB").save(out, "jpeg", quality=90, subsampling=0)
-    return out.getvalue()
+    (width, height), title, gap = STRIP, 16, 6
+    row = title + height + gap
+    whole = Image.new("RGB", (width + 2 * gap, row * len(found) + gap), "white")
+    pen = ImageDraw.Draw(whole)
+    for number, name in enumerate(found):
+        told, top = records[name], gap + row * number
+        text = (
+            f"{name.replace('.', ': ', 1)}, residual {told['residual_over_noise']:.2g} times the "
+            f"noise, {told['seconds']:.1f} s on {told['device']}"
+        )
+        pen.text((gap, top), text, fill="black", font=ImageFont.load_default(11))
+        whole.paste(Image.open(kept / f"{name}.jpg"), (gap, top + title))
+    return whole
 
 
 def table(records: dict[str, dict[str, Any]]) -> str:
