@@ -54,9 +54,6 @@ def one_thread() -> Any:
     torch.set_num_threads(before)
 
 
-LOOKS: dict[str, dict[str, Any]] = {"srn": {}, "srn-looks": {"looks": 1}}
-
-
 def metrics(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
@@ -176,24 +173,6 @@ def test_pause_and_go_on_equals_one_go(tmp_path: Path) -> None:
     assert same_weights(whole.model.state_dict(), resumed.model.state_dict())
     steps = [line["step"] for line in metrics(tmp_path / "parts")]
     assert steps == sorted(set(steps)), "no step is logged twice"
-
-
-@pytest.mark.parametrize("backbone", ["srn", "srn-looks"])
-def test_a_drifting_prism_is_learned_behind_and_resumes(tmp_path: Path, backbone: str) -> None:
-    model = {"backbone": backbone, "options": {"width": 8, "blocks": 2, **LOOKS[backbone]}}
-    config = tiny_config(camera={"bands": 4, "drift": 0.1}, model=model)
-    whole = train(config, tmp_path / "whole").state.model.state_dict()
-    train(config, tmp_path / "parts", stop_after=1e-9)
-    parts = train(config, tmp_path / "parts", resume=True).state.model.state_dict()
-    assert same_weights(whole, parts)
-    assert not same_weights(whole, train(tiny_config(model=model)).state.model.state_dict())
-    record = json.loads((tmp_path / "whole" / "run.json").read_text())
-    assert (record["drift"], record["offsets_px"]) == (0.1, [0, 2, 4, 6])
-
-
-def test_a_prism_that_drifts_too_far_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"camera\.drift is 0\.3"):
-        train(tiny_config(camera={"bands": 4, "drift": 0.3}))
 
 
 @pytest.mark.slow

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from prismask.models.inputs import network_scale
 from prismask.optics.camera import CASSI
-from prismask.optics.drift import DriftingCamera
 from prismask.optics.randomness import seed_of
+from prismask.optics.varied_prism import VariedCamera
 from prismask.training.config import DataConfig
 from prismask.training.crops import CropPlan, SceneBank, draw_plan, to_device
 from prismask.training.cubes import CubeMaker
@@ -79,15 +79,27 @@ class BatchMaker:
         known = self._known(mask, step)
         if mask.shape[0] > 1:
             mask, known = mask[self.part], known[self.part]
-        if isinstance(self.camera, DriftingCamera):
-            self.camera.draw(torch.Generator().manual_seed(seed_of(self.seed, "drift", step)))
+        dark = self._new_prism(step)
         clean = self.camera.forward(cube, mask)
         std = self._noise_std(clean.device)
-        return Batch(cube, self._with_noise(clean, std), known, self._told(clean, std, step))
+        lit = clean.shape[-1] - dark
+        told = self._told(clean[..., :lit], std, step)
+        return Batch(cube, self._with_noise(clean, std, lit), known, told)
 
     def noise_generator(self, step: int, what: str) -> torch.Generator:
         """The device generator, set to what step `step` uses for `what`."""
         return self._device.manual_seed(seed_of(self.seed, what, step))
+
+    def _new_prism(self, step: int) -> int:
+        """Draw the step's prism where they vary, and count the columns that it leaves dark.
+
+        At inference a narrow camera has a narrow frame: there is no noise on those columns, and
+        nothing is measured by them.
+        """
+        if not isinstance(self.camera, VariedCamera):
+            return 0
+        self.camera.draw(torch.Generator().manual_seed(seed_of(self.seed, "prism", step)))
+        return self.camera.extent - self.camera.lit_extent
 
     def _known(self, mask: Tensor, step: int) -> Tensor:
         """The masks of a batch as people believe them to be."""
@@ -109,11 +121,12 @@ class BatchMaker:
         # σ is stated for a measurement scaled to the cube's range (2/C); ours is a plain sum.
         return to_device(std, device) / network_scale(self.camera.bands)
 
-    def _with_noise(self, clean: Tensor, std: Tensor | None) -> Tensor:
+    def _with_noise(self, clean: Tensor, std: Tensor | None, lit: int) -> Tensor:
         if std is None:
             return clean
         shape = (self.count, *clean.shape[1:])
         noise = torch.randn(shape, generator=self._device, device=clean.device)[self.part]
+        noise[..., lit:] = 0
         return clean + noise * std[:, None, None]
 
     def _told(self, clean: Tensor, std: Tensor | None, step: int) -> Tensor:

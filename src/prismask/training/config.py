@@ -95,9 +95,17 @@ class CameraConfig:
     """Centre of each band in nm; empty: the field's for 28 bands, else equal steps between."""
     design: str = "single"
     """One disperser ("single") or two ("dual"). The axis does not matter: frames are turned."""
-    drift: float = 0.0
-    """Most by which the spectrum is spread further or less, and bent, as a share of its length, in
-    about half of the steps: what real prisms do (`optics.drift`). 0: never."""
+    spread: tuple[float, float] = (1.0, 1.0)
+    """Factors between which the spectrum is spread more or less far, another one in about half of
+    the steps: for a network that serves many cameras (`optics.varied_prism`)."""
+    bend: float = 0.0
+    """Most by which it is bent in those steps, as a share of its length: 0.1 makes steps of 2 px
+    2.8 px at one end and 1.2 px at the other."""
+
+    @property
+    def is_varied(self) -> bool:
+        """Whether steps differ in the camera."""
+        return self.spread != (1.0, 1.0) or self.bend != 0
 
     def __post_init__(self) -> None:
         choose(self.design, ("single", "dual"), "camera.design")

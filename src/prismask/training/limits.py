@@ -43,7 +43,7 @@ LIMITS: Mapping[str, Limit] = {
     "masks.fabricated_share": SHARE,
     "masks.fabricated_count": COUNT,
     "camera.bands": COUNT,
-    "camera.drift": STRENGTH,
+    "camera.bend": STRENGTH,
     "loss.adversarial": STRENGTH,
     "loss.beta": STRENGTH,
     "schedule.batch": COUNT,
@@ -63,7 +63,7 @@ LIMITS: Mapping[str, Limit] = {
     "output.log_every": COUNT,
 }
 """Dotted keys. `camera.step` and the posterior's numbers are judged by what is built of them."""
-RANGES = ("data.scale", "data.brightness", "data.noise_std")
+RANGES = ("data.scale", "data.brightness", "data.noise_std", "camera.spread")
 """Keys that are a lower and an upper end."""
 
 

@@ -20,11 +20,11 @@ from prismask.models.trained import trained_with
 from prismask.models.weights import fill_from, read_record
 from prismask.optics.camera import CASSI
 from prismask.optics.dispersion import offsets_from_step
-from prismask.optics.drift import DriftingCamera
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.mask_sets import check_disjoint
 from prismask.optics.masks import MaskRegion
 from prismask.optics.randomness import seed_of
+from prismask.optics.varied_prism import VariedCamera
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
 from prismask.scenes.records import array_hash, check_wavelengths
 from prismask.training.config import CameraConfig, TrainConfig
@@ -39,7 +39,7 @@ class Prepared:
     camera: CASSI
     """As the record and the validation know it."""
     moving: CASSI
-    """The one that measures crops: the same, or one that drifts."""
+    """The one that measures crops: the same, or one with another prism in every step."""
     train_scenes: Tensor
     """`(N, C, H, W)` on the device."""
     validation_scenes: Tensor
@@ -76,7 +76,7 @@ def prepare(
         "seed": config.seed,
         "wavelengths_nm": list(wavelengths(config.camera)),
         **trained_with(camera),
-        **({"drift": config.camera.drift} if config.camera.drift else {}),
+        **_variation(config.camera),
         "data": {"source": config.data.source, **names},
         "scenes_sha256": {"train": array_hash(train), "validation": array_hash(validation)},
         "masks": _mask_record(region, config),
@@ -85,10 +85,9 @@ def prepare(
         "device": device_name(device),
         **_origin(config, earlier or {}),
     }
-    drift = config.camera.drift
     return Prepared(
         camera,
-        DriftingCamera(camera, drift, device) if drift else camera,
+        _moving(camera, config.camera, device),
         torch.from_numpy(train).to(device),
         torch.from_numpy(validation).to(device),
         region,
@@ -135,6 +134,17 @@ def wavelengths(config: CameraConfig) -> tuple[float, ...]:
         return WAVELENGTHS_NM
     first, last = WAVELENGTHS_NM[0], WAVELENGTHS_NM[-1]
     return tuple(np.linspace(first, last, config.bands).round(3).tolist())
+
+
+def _moving(nominal: CASSI, config: CameraConfig, device: torch.device) -> CASSI:
+    if not config.is_varied:
+        return nominal
+    return VariedCamera(nominal, config.spread, config.bend, device)
+
+
+def _variation(config: CameraConfig) -> dict[str, Any]:
+    """What a record says beside the camera's own offsets, where steps differed in them."""
+    return {"spread": list(config.spread), "bend": config.bend} if config.is_varied else {}
 
 
 def _scenes(config: TrainConfig) -> tuple[Any, Any, dict[str, list[str]]]:
@@ -205,8 +215,8 @@ def _origin(config: TrainConfig, earlier: Mapping[str, Any]) -> dict[str, Any]:
     if "started_from" in earlier:
         return {"started_from": earlier["started_from"]}
     before = read_record(find_weights(config.model.start_from))
-    told = ("name", "sha256", "step", "seconds", "commit", "data", "masks", "started_from")
-    return {"started_from": {key: before[key] for key in told if key in before}}
+    told = ("name", "sha256", "step", "seconds", "commit", "data", "masks", "spread", "bend")
+    return {"started_from": {key: before[key] for key in (*told, "started_from") if key in before}}
 
 
 def _mask_record(region: MaskRegion | None, config: TrainConfig) -> dict[str, Any]:

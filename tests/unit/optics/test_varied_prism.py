@@ -1,0 +1,168 @@
+"""A camera with a varied prism computes what a camera with those offsets computes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from prismask.errors import ConfigError
+from prismask.models.registry import create_model
+from prismask.optics.camera import CASSI
+from prismask.optics.varied_prism import LEAST, MOST, VariedCamera
+
+NOMINAL = CASSI.from_step(5, 2.0)
+OFFSETS = (0.0, 2.3, 4.45, 6.1, 8.3)
+NARROW = (0.0, 1.25, 2.5, 3.6, 4.9)
+
+
+def landed(offsets: tuple[float, ...] = OFFSETS) -> VariedCamera:
+    camera = VariedCamera(NOMINAL, (0.6, 1.1), 0.1)
+    object.__setattr__(camera, "_rest", camera._rest.double())
+    camera.land(torch.tensor(offsets, dtype=torch.float64))
+    return camera
+
+
+def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def places_of(camera: VariedCamera, seeds: int) -> torch.Tensor:
+    seen = []
+    for seed in range(seeds):
+        camera.draw(torch.Generator().manual_seed(seed))
+        seen.append(camera._whole + camera._rest.double())
+        assert camera.lit_extent == math.ceil(round(float(seen[-1].max()), 5))
+    return torch.stack(seen)
+
+
+@pytest.mark.parametrize(
+    "offsets", [OFFSETS, NOMINAL.offsets, NARROW, (0.0, 1.9, 3.7, 5.6, 7.25), (0.0, 1, 2, 3, 4)]
+)
+def test_it_is_the_camera_of_its_offsets(offsets: tuple[float, ...]) -> None:
+    ours, theirs = landed(offsets), CASSI(offsets)
+    cube, mask = numbers(2, 5, 6, 11), numbers(2, 1, 6, 11)
+    assert ours.lit_extent == theirs.extent
+    longer = ours.extent - theirs.extent
+    shot = theirs.forward(cube, mask)
+    wide = F.pad(shot, (0, longer))
+    torch.testing.assert_close(ours.forward(cube, mask), wide)
+    torch.testing.assert_close(ours.unshear(wide), theirs.unshear(shot))
+    torch.testing.assert_close(ours.adjoint(wide, mask), theirs.adjoint(shot, mask))
+    torch.testing.assert_close(ours.spread(wide, mask), theirs.spread(shot, mask))
+    torch.testing.assert_close(ours.gram_bound(mask), F.pad(theirs.gram_bound(mask), (0, longer)))
+    torch.testing.assert_close(ours.throughput(mask), F.pad(theirs.throughput(mask), (0, longer)))
+
+
+@pytest.mark.parametrize("offsets", [NOMINAL.offsets, NARROW, (0.0, 1.0, 2.0, 3.0, 4.0)])
+@pytest.mark.parametrize("beyond", [0.0, 5.0])
+def test_a_network_sees_the_frame_of_the_narrow_camera(
+    offsets: tuple[float, ...], beyond: float
+) -> None:
+    """What lies on the columns beyond, be it noise, reaches no pixel of the cube."""
+    camera, exact = landed(offsets), CASSI(offsets)
+    inputs = ("backprojection", "normalised", "mask", "noise")
+    model = create_model("srn-looks+", bands=5, inputs=inputs, width=8, blocks=4, looks=2, seed=1)
+    model.double()
+    for look in model.backbone.looks:  # type: ignore[union-attr]  # they start near zero
+        torch.nn.init.normal_(look.tell.weight, std=0.1)
+    mask, noise = numbers(2, 1, 6, 11), numbers(2)
+    shot = numbers(2, 6, 11 + exact.extent, seed=2)
+    wide = F.pad(shot, (0, camera.extent - exact.extent), value=beyond)
+    theirs = model.reconstruct(shot, mask, exact, noise)
+    torch.testing.assert_close(model.reconstruct(wide, mask, camera, noise), theirs)
+    weights = list(model.backbone.parameters())
+    ours = torch.autograd.grad(model.reconstruct(wide, mask, camera, noise).square().sum(), weights)
+    torch.testing.assert_close(
+        list(ours), list(torch.autograd.grad(theirs.square().sum(), weights))
+    )
+
+
+def test_gradients_are_the_transposes() -> None:
+    camera, mask = landed(), numbers(1, 1, 3, 7)
+    cube = numbers(2, 5, 3, 7).requires_grad_()
+    shot = numbers(2, 3, 7 + camera.extent).requires_grad_()
+    assert torch.autograd.gradcheck(lambda x: camera.forward(x, mask), (cube,))
+    assert torch.autograd.gradcheck(camera.unshear, (shot,))
+    left = (camera.forward(cube, mask) * shot).sum()
+    torch.testing.assert_close(left, (cube * camera.adjoint(shot, mask)).sum())
+
+
+def test_draws_are_reproducible_stay_inside_and_are_often_none() -> None:
+    camera = VariedCamera(NOMINAL, (0.6, 1.1), 0.1)
+    places = places_of(camera, 400)
+    camera.draw(torch.Generator().manual_seed(3))
+    torch.testing.assert_close(camera._whole + camera._rest.double(), places[3])
+    is_steady = (places == torch.tensor(NOMINAL.offsets)).all(1)
+    assert 0.4 < float(is_steady.float().mean()) < 0.6
+    assert float(places[:, 0].abs().max()) == 0
+    assert bool((places.diff(dim=1) > 0).all())
+    varied = places[~is_steady]
+    spread = varied[:, -1] / 8
+    assert 0.6 - 1e-6 < float(spread.min()) < 0.61
+    assert 1.08 < float(spread.max()) < 1.1 + 1e-6
+    # Evenly in the logarithm: half of them below √(0.6 · 1.1).
+    assert abs(float((spread < math.sqrt(0.66)).double().mean()) - 0.5) < 0.1
+    # The middle band says the bend: o(½) = s (½ + b) o_max, however far the spectrum is spread.
+    bend = varied[:, 2] / varied[:, -1] - 0.5
+    assert -0.1 - 1e-6 < float(bend.min()) < -0.09
+    assert 0.09 < float(bend.max()) < 0.1 + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("spread", "bend"),
+    [((0.99, 1.01), 0.01), ((LEAST, MOST), 0.25), ((0.6, 0.9), 0.1), ((1.0, 1.0), 0.2)],
+)
+def test_the_widest_camera_fits_and_no_band_passes_another(
+    spread: tuple[float, float], bend: float
+) -> None:
+    nominal = CASSI.from_step(28, 2.0)
+    camera = VariedCamera(nominal, spread, bend)
+    places = places_of(camera, 100)
+    assert camera.extent == math.ceil(54 * max(1.0, spread[1]))
+    assert float(places.max()) <= camera.extent
+    assert bool((places.diff(dim=1) > 0).all())
+    assert bool((places == torch.tensor(nominal.offsets)).all(1).any()), "the nominal one fits too"
+
+
+# PyTorch warns of what it does itself while it traces.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated")
+def test_one_compiled_graph_serves_all_draws() -> None:
+    camera = VariedCamera(NOMINAL, (0.6, 1.1), 0.1)
+    graphs = []
+
+    def count(graph: Any, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    def seen(cube: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return camera.spread(camera.forward(cube, mask), mask) / camera.gram_bound(mask).sum()
+
+    compiled = torch.compile(seen, backend=count, dynamic=False, fullgraph=True)
+    cube, mask = numbers(2, 5, 6, 11).float(), numbers(2, 1, 6, 11).float()
+    found = []
+    for seed in range(6):
+        camera.draw(torch.Generator().manual_seed(seed))
+        found.append(compiled(cube, mask))
+        torch.testing.assert_close(found[-1], seen(cube, mask))
+    assert len(graphs) == 1
+    assert len({float(one.sum()) for one in found}) > 2
+
+
+def test_what_cannot_vary() -> None:
+    for spread in ((0.2, 1.0), (1.0, 1.6), (1.1, 0.9), (0.0, 1.0), (1.0, float("nan"))):
+        with pytest.raises(ConfigError, match=r"camera\.spread .* between 0\.3 and 1\.5"):
+            VariedCamera(NOMINAL, spread)
+    # Five bands: the last two are at 3/4 and 1, so they meet at 1 / (4 · 3/4).
+    VariedCamera(NOMINAL, bend=0.333)
+    for bend in (-0.1, 0.334, float("nan")):
+        with pytest.raises(ConfigError, match=r"camera\.bend is .* below 0\.3333"):
+            VariedCamera(NOMINAL, (0.6, 1.1), bend)
+    VariedCamera(CASSI.from_step(2), bend=0.4)  # two bands are both ends
+    with pytest.raises(ConfigError, match="one disperser"):
+        VariedCamera(CASSI.from_step(5, design="dual"), (0.9, 1.1))
+    with pytest.raises(ConfigError, match=r"bend = 0"):
+        landed().gram_diagonal(numbers(1, 1, 4, 4))
