@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 from prismask.evaluation.metrics import psnr
-from prismask.inference.intervals import coverage
+from prismask.inference.intervals import OTHER_CAMERAS, coverage
 from prismask.inference.single import Reconstruction, Settings
 from prismask.models.catalogue import load_model
 from prismask.models.network import Reconstructor
@@ -127,8 +127,10 @@ def _before(options: argparse.Namespace) -> dict[tuple[str, str], dict[str, Any]
 def _quantiles(model: Reconstructor) -> dict[str, float]:
     """What the 90 % interval is of the predicted scale, behind the training's camera and others."""
     stored = model.record["interval"]["single"]
-    names = {"own camera": "quantiles", "other cameras": "other_quantiles"}
-    return {name: stored[key]["0.9"] for name, key in names.items() if key in stored}
+    found = {"own camera": stored["quantiles"]["0.9"]}
+    if other := stored.get("classes", {}).get(OTHER_CAMERAS):
+        found["other cameras"] = other["quantiles"]["0.9"]
+    return found
 
 
 def _ways(model: Reconstructor, camera: CASSI, device: str) -> dict[str, Reconstruction]:

@@ -370,8 +370,9 @@ def test_models_lists_backbones_and_shows_a_record(
         ("--masks=0", "--masks at least 1"),
         ("--cameras=-1", "--cameras is -1"),
         ("--cameras=1", "--cameras is 1"),
-        ("--only-cameras --cameras=0", "nothing to fit"),
-        ("--only-cameras --ways=2", "leave --only-cameras or --ways out"),
+        ("--doubts=-1", "--doubts is -1"),
+        ("--keep --cameras=0 --doubts=0", "nothing to fit"),
+        ("--keep --ways=2", "leave one of them out"),
     ],
 )
 def test_calibrate_refuses_numbers_that_cannot_be(
@@ -387,10 +388,10 @@ def test_calibrate_refuses_numbers_that_cannot_be(
 def test_calibrate_stores_an_interval_that_reconstruct_uses(
     folder: Path, data_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("calibrate tiny.safetensors -o honest.safetensors --only-cameras") == 2
+    assert run("calibrate tiny.safetensors -o honest.safetensors --keep") == 2
     assert "has no interval yet" in capsys.readouterr().err
     line = f"calibrate tiny.safetensors --data {data_folder} -o honest.safetensors"
-    rest = "--masks 2 --size 48 --samples 3 --ways 2 --misplaced 0.3 --cameras 0"
+    rest = "--masks 2 --size 48 --samples 3 --ways 2 --misplaced 0.3 --cameras 0 --doubts 0"
     assert run(f"{line} {rest}") == 0
     assert "scenes left out are covered" in capsys.readouterr().out
     record = read_record(folder / "honest.safetensors")
@@ -405,17 +406,13 @@ def test_calibrate_stores_an_interval_that_reconstruct_uses(
         assert cube.upper is not None
         assert "calibrated on 6 scenes" in cube.attrs["interval"]
     again = f"calibrate honest.safetensors --data {data_folder} --size 48 -o wider.safetensors"
-    assert run(f"{again} --only-cameras --cameras 2") == 0
+    assert run(f"{again} --keep --cameras 2 --doubts 0") == 0
     assert "cameras left out are covered" in capsys.readouterr().out
     wider = read_record(folder / "wider.safetensors")
     for kind in ("single", "sampled"):
-        assert wider["interval"][kind].pop("other_quantiles").keys() == {
-            "0.5",
-            "0.8",
-            "0.9",
-            "0.95",
-        }
-        assert wider["interval"][kind].pop("other_about")["cameras"] == 2
+        (size,) = wider["interval"][kind].pop("classes").values()
+        assert size["quantiles"].keys() == {"0.5", "0.8", "0.9", "0.95"}
+        assert size["about"]["cameras"] == 2
     assert wider == record
     assert run("calibrate tiny.safetensors -o honest.safetensors") == 2
     assert run("calibrate tiny.safetensors -o other.safetensors --ways 3") == 2

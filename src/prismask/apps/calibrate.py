@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 CAMERAS = 24
 """Other cameras that an interval is fitted behind, unless people say otherwise."""
+DOUBTS = 12
+"""Faults of the mask that every scene meets, likewise."""
 
 
 def calibrate(
@@ -34,7 +36,8 @@ def calibrate(
     misplaced: float = 0.0,
     ways: int | None = None,
     cameras: int = CAMERAS,
-    only_cameras: Annotated[bool, Parameter(negative="")] = False,
+    doubts: int = DOUBTS,
+    keep: Annotated[bool, Parameter(negative="")] = False,
     seed: int = 0,
     device: str = "auto",
     overwrite: Annotated[bool, Parameter(negative="")] = False,
@@ -69,9 +72,13 @@ def calibrate(
     cameras
         Other cameras than the training's, with more, fewer, closer or wider bands, that are drawn
         to give the interval its size behind such; 0: none, and it will be too narrow there.
-    only_cameras
-        Leave the interval behind the training's camera as it is stored with the weights, and fit
-        what --cameras says.
+    doubts
+        Faults of the mask (beside its place, out of focus, another dispersion) that every scene
+        meets, to give the interval its size where a snapshot contradicts its mask; 0: none, and
+        snapshots are not asked.
+    keep
+        Leave the interval for right masks behind the training's camera as it is stored with the
+        weights, and fit what --cameras and --doubts say.
     seed
         Seed of noise, samples and what --misplaced does; the masks have one of their own.
     device
@@ -82,8 +89,10 @@ def calibrate(
     from prismask.apps.calibrate_data import CAMERA_SEED, validation
     from prismask.inference.calibration import calibrate as fit
     from prismask.inference.calibration import misplaced as aside
+    from prismask.inference.class_fit import Circumstances
+    from prismask.inference.doubted_masks import calibrate_doubts
     from prismask.inference.engine import Engine
-    from prismask.inference.other_cameras import Circumstances, calibrate_cameras
+    from prismask.inference.other_cameras import calibrate_cameras
     from prismask.models.catalogue import load_model
     from prismask.models.devices import choose_device
     from prismask.models.trained import trained_camera
@@ -91,11 +100,11 @@ def calibrate(
     from prismask.scenes.atomic import check_output
 
     _check(masks, size, samples, noise_std, misplaced)
-    _check_cameras(cameras, only_cameras, ways)
+    _check_classes(cameras, doubts, keep, ways)
     check_output(out, overwrite)
     model = load_model(weights)
-    if only_cameras and not model.record.get("interval"):
-        raise ConfigError(f"{weights} has no interval yet: leave --only-cameras out.")
+    if keep and not model.record.get("interval"):
+        raise ConfigError(f"{weights} has no interval yet: leave --keep out.")
     if ways is not None:
         model.record["ways"] = ways_of({"ways": ways})
     camera = trained_camera(model.record)
@@ -103,7 +112,7 @@ def calibrate(
     engine = Engine(model, choose_device(device))
     noise = (0.0, noise_std)
     with reporter() as report:
-        if not only_cameras:
+        if not keep:
             fitted = fit(
                 engine,
                 data_here.scenes,
@@ -130,6 +139,18 @@ def calibrate(
                 camera_seed=CAMERA_SEED,
                 progress=report("other cameras"),
             )
+        if doubts:
+            model.record["interval"] = calibrate_doubts(
+                engine,
+                data_here.scenes,
+                data_here.masks,
+                doubts,
+                scene_of=data_here.scene_of,
+                names=data_here.about["fitted_on"],
+                noise_std=noise,
+                seed=seed,
+                progress=report("doubted masks"),
+            )
     _write(engine, weights, out, overwrite)
     for line in _lines(model.record["interval"]):
         say(line)
@@ -148,15 +169,17 @@ def _check(masks: int, size: int, samples: int, noise_std: float, misplaced: flo
         raise ConfigError(f"--misplaced is a share between 0 and 1, not {misplaced:g}.")
 
 
-def _check_cameras(cameras: int, only: bool, ways: int | None) -> None:
+def _check_classes(cameras: int, doubts: int, keep: bool, ways: int | None) -> None:
     if cameras < 0 or cameras == 1:
         raise ConfigError(f"--cameras is {cameras}; it is 0 (none) or at least 2.")
-    if only and not cameras:
-        raise ConfigError("--only-cameras with --cameras 0 leaves nothing to fit.")
-    if only and ways is not None:
+    if doubts < 0:
+        raise ConfigError(f"--doubts is {doubts}; it is 0 (none) or more.")
+    if keep and not (cameras or doubts):
+        raise ConfigError("--keep with --cameras 0 and --doubts 0 leaves nothing to fit.")
+    if keep and ways is not None:
         raise ConfigError(
-            "--ways changes the network, and so the interval behind its own camera: leave "
-            "--only-cameras or --ways out."
+            "--ways changes the network, and so the interval that --keep would leave as it is: "
+            "leave one of them out."
         )
 
 
@@ -182,11 +205,27 @@ def _lines(interval: dict[str, Any]) -> list[str]:
         left_out = stored["about"].get("coverage_90_left_out", (float("nan"),) * 3)
         text = f"90 % interval is {stored['quantiles']['0.9']:.3g} × the predicted scale"
         lines.append(f"{kind}: {text}; scenes left out are covered {_spread(left_out)}")
-        if "other_quantiles" in stored:
-            left_out = stored["other_about"]["left_out_cameras"]["0.9"]
-            text = f"other cameras: {stored['other_quantiles']['0.9']:.3g} × that scale"
-            lines.append(f"{kind}, {text}; cameras left out are covered {_spread(left_out)}")
+        for name, size in stored.get("classes", {}).items():
+            lines.append(f"{kind}, {_class_line(name, size)}")
     return lines
+
+
+def _class_line(name: str, size: dict[str, Any]) -> str:
+    """What was found for one class of snapshots."""
+    from prismask.inference.intervals import DOUBTED_MASKS, OTHER_CAMERAS
+
+    about = size["about"]
+    group = {OTHER_CAMERAS: "cameras"}.get(name, "scenes")
+    text = f"{name.replace('_', ' ')}: {size['quantiles']['0.9']:.3g} × that scale"
+    left_out = about[f"left_out_{group}"].get("0.9")
+    if left_out is not None:
+        text += f"; {group} left out are covered {_spread(left_out)}"
+    if name == DOUBTED_MASKS:
+        text += (
+            f"; {about['doubted']} of {about['wrong']} wrong masks were found out, and "
+            f"{about['right_doubted']} of {about['right']} right ones doubted"
+        )
+    return text
 
 
 def _spread(left_out: Sequence[float]) -> str:

@@ -85,9 +85,11 @@ def _facts(one: Shipped) -> dict[str, Any]:
         "megabytes": round(Path(one.path).stat().st_size / 1e6, 2),
         "kaist": one.record.get("kaist"),
         "interval": sorted(kind for kind in stored if kind in ("single", "sampled")),
-        "interval_for_other_cameras": sorted(
-            kind for kind in ("single", "sampled") if "other_quantiles" in stored.get(kind, {})
-        ),
+        "interval_classes": {
+            kind: sorted(stored[kind].get("classes", {}))
+            for kind in ("single", "sampled")
+            if kind in stored
+        },
         "sha256": one.record["sha256"],
     }
 
@@ -152,9 +154,15 @@ def _weights_line(one: dict[str, Any]) -> str:
         f"{one['megabytes']:g} MB",
         *_score_parts(one["kaist"]),
         f"interval: {', '.join(one['interval']) or 'none'}",
-        *(["also for other cameras"] if one["interval_for_other_cameras"] else []),
+        *_class_parts(one["interval_classes"]),
     ]
     return "; ".join(parts) + ("  (default)" if one["default"] else "")
+
+
+def _class_parts(classes: dict[str, list[str]]) -> list[str]:
+    """What else its intervals were fitted for."""
+    listed = sorted({name.replace("_", " ") for names in classes.values() for name in names})
+    return [f"also for {' and '.join(listed)}"] if listed else []
 
 
 def _score_parts(kaist: dict[str, list[float]] | None) -> list[str]:

@@ -53,7 +53,8 @@ class MethodOptions:
     dark: float | None = None
     """Dark level of the snapshot, in its own units. [default: read from it]"""
     check_mask: bool = True
-    """Look for the mask in the snapshot first, and say if another way round fits better."""
+    """Look for the mask in the snapshot first, and say if another way round, or one a fraction of a
+    pixel elsewhere, fits better."""
 
     align: bool = False
     """Move the mask by fractions of a pixel to where the snapshot says it lies; takes some hundred

@@ -10,11 +10,8 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.inference.engine import Engine, Estimate, Progress
-from prismask.inference.intervals import (
-    Interval,
-    cube_features,
-    fit_interval,
-)
+from prismask.inference.interval_fit import fit_interval
+from prismask.inference.intervals import Interval, cube_features
 from prismask.models.inputs import network_scale
 from prismask.optics.camera import CASSI
 from prismask.optics.faults import Shift

@@ -1,30 +1,54 @@
-"""What people are told about the interval of their cube: fitted on what, behind which cameras."""
+"""Which classes of snapshots one belongs to, and what people are told about its interval."""
 
 from __future__ import annotations
 
 from prismask.inference.bands import BandAdapter
 from prismask.inference.checks import Finding
-from prismask.inference.intervals import Interval
+from prismask.inference.intervals import DOUBTED_MASKS, OTHER_CAMERAS, Interval
+from prismask.inference.probe import Probe
 
 
-def calibration_words(adapter: BandAdapter, interval: Interval) -> str:
-    """What an interval was fitted on, and what that has to do with the camera of `adapter`."""
+def classes_of(adapter: BandAdapter, probe: Probe | None) -> list[str]:
+    """The classes whose quantiles an interval is to have."""
+    other = [OTHER_CAMERAS] if adapter.is_another else []
+    doubted = [DOUBTED_MASKS] if probe is not None and probe.is_doubted else []
+    return other + doubted
+
+
+def calibration_words(adapter: BandAdapter, interval: Interval, probe: Probe | None) -> str:
+    """What an interval was fitted on, and what that has to do with this snapshot."""
     own = f"{interval.about.get('scenes')} scenes"
+    if probe is not None and probe.is_doubted:
+        about = interval.classes[DOUBTED_MASKS].about
+        return f"{about.get('scenes')} scenes whose masks were not as calibrated"
     if not adapter.is_another:
         return own
-    if not interval.knows_other_cameras:
+    if OTHER_CAMERAS not in interval.classes:
         return f"{own} behind the training's camera, not this one"
-    about = interval.other_about
+    about = interval.classes[OTHER_CAMERAS].about
     text = f"{about.get('scenes')} scenes behind {about.get('cameras')} other cameras"
     return text if adapter.is_within_reach else f"{text}, none as strange as this one"
 
 
 def interval_findings(adapter: BandAdapter, interval: Interval | None) -> list[Finding]:
     """A remark where the interval was not made for the camera."""
-    if interval is None or interval.knows_other_cameras or not adapter.is_another:
+    if interval is None or OTHER_CAMERAS in interval.classes or not adapter.is_another:
         return []
     text = (
         "the interval was fitted behind the camera of the network's training, which is not this "
-        "one: expect it to be too narrow. `prismask calibrate --only-cameras` fits it for others."
+        "one: expect it to be too narrow. `prismask calibrate --keep` fits it for others."
     )
     return [Finding("note", text)]
+
+
+def probe_findings(probe: Probe | None) -> list[Finding]:
+    """What to do about a mask that its snapshot contradicts."""
+    if probe is None or not probe.is_doubted:
+        return []
+    text = (
+        "the snapshot contradicts its mask: with one that lies a fraction of a pixel elsewhere, is "
+        "out of focus or behind another dispersion, "
+        f"{100 * probe.gain:.2g} % less of it would stay unexplained. The cube is worse than it "
+        "need be, and its error bars are made wider. --align finds out what the mask is like."
+    )
+    return [Finding("warning", text)]

@@ -18,8 +18,11 @@ inside, on average over values, scenes and masks. It promises nothing about a si
 errors of neighbouring pixels go together, so what counts as independent evidence is the number of
 scenes and masks, not of pixels; the spread of coverage over the scenes is stored beside it.
 
-All of that holds behind the camera of the training. Cameras that are not like it are a class of
-their own with quantiles of their own, where those were fitted (`inference.other_cameras`).
+All of that holds behind the camera of the training and with its mask in its place. Other cameras,
+and snapshots that contradict their mask, are classes of their own: there errors grow by more than
+their predicted scale does, and each class has quantiles of its own where those were fitted
+(`inference.other_cameras`, `inference.doubted_masks`): conformal prediction by class, called
+Mondrian.
 """
 
 from __future__ import annotations
@@ -32,7 +35,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from prismask.checks import check_shape
 from prismask.errors import ConfigError, WeightsError
 from prismask.inference.strips import project, throughput
 from prismask.optics.camera import CASSI
@@ -53,6 +55,18 @@ LEAST_LIGHT = 0.1
 """Throughput by which a residual is divided at least; at the ends of the dispersion it is 0."""
 WINDOW = 5
 """Side of the neighbourhood that features are averaged over."""
+OTHER_CAMERAS, DOUBTED_MASKS = "other_cameras", "doubted_masks"
+"""Classes of snapshots that have quantiles of their own."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many times its predicted scale an interval reaches, for one class of snapshots."""
+
+    quantiles: dict[float, float]
+    """Coverage → q, of the same coverages as the interval's own."""
+    about: dict[str, Any] = field(default_factory=dict)
+    """What it was fitted on, and the coverage of what was left out."""
 
 
 @dataclass(frozen=True)
@@ -67,25 +81,21 @@ class Interval:
     """Coverage → q."""
     about: dict[str, Any] = field(default_factory=dict)
     """What it was fitted on, and the coverage by scene."""
-    other_quantiles: dict[float, float] = field(default_factory=dict)
-    """The same as `quantiles` behind cameras that are not the training's; empty: never fitted."""
-    other_about: dict[str, Any] = field(default_factory=dict)
-    """What those were fitted on, and the coverage by camera."""
+    classes: dict[str, Size] = field(default_factory=dict)
+    """Other sizes, for classes of snapshots that it was fitted for."""
 
-    @property
-    def knows_other_cameras(self) -> bool:
-        """Whether it was fitted for cameras that are not the training's."""
-        return bool(self.other_quantiles)
+    def for_classes(self, names: Collection[str]) -> Interval:
+        """The interval of snapshots that belong to the classes `names`.
 
-    def for_camera(self, is_another: bool) -> Interval:
-        """The interval of one class of cameras: the training's, or any other.
-
-        As it is, where nothing was fitted for the others: too narrow is better than none, and
-        whoever uses it says so.
+        The widest where they belong to several. As it is, where none of them was fitted: too narrow
+        is better than none, and whoever uses it says so.
         """
-        if not (is_another and self.knows_other_cameras):
+        known = [self.classes[name].quantiles for name in names if name in self.classes]
+        if not known:
             return self
-        return replace(self, quantiles=self.other_quantiles)
+        return replace(
+            self, quantiles={level: max(of[level] for of in known) for level in self.quantiles}
+        )
 
     @property
     def spreads(self) -> set[str]:
@@ -102,7 +112,7 @@ class Interval:
 
     def half_width(self, features: dict[str, Tensor], band: int, level: float) -> Tensor:
         """q · scale for one band; each feature is `(…, H, W)`."""
-        scale = _scale(features, self.exponents, self.bands[band])
+        scale = predicted_scale(features, self.exponents, self.bands[band])
         return scale * self.quantile(level)
 
     def quantile(self, level: float) -> float:
@@ -121,9 +131,11 @@ class Interval:
             "quantiles": _named(self.quantiles),
             "about": dict(self.about),
         }
-        if self.knows_other_cameras:
-            record["other_quantiles"] = _named(self.other_quantiles)
-            record["other_about"] = dict(self.other_about)
+        if self.classes:
+            record["classes"] = {
+                name: {"quantiles": _named(size.quantiles), "about": dict(size.about)}
+                for name, size in self.classes.items()
+            }
         return record
 
     @classmethod
@@ -135,11 +147,14 @@ class Interval:
                 {str(name): float(b) for name, b in record["exponents"].items()},
                 _read(record["quantiles"]),
                 dict(record.get("about", {})),
-                _read(record.get("other_quantiles", {})),
-                dict(record.get("other_about", {})),
+                {
+                    str(name): Size(_read(size["quantiles"]), dict(size.get("about", {})))
+                    for name, size in record.get("classes", {}).items()
+                },
             )
-            if made.knows_other_cameras and set(made.other_quantiles) != set(made.quantiles):
-                raise ValueError("its levels behind other cameras are not those behind its own")
+            for name, size in made.classes.items():
+                if set(size.quantiles) != set(made.quantiles):
+                    raise ValueError(f"its levels for {name} are not its own")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise WeightsError(
                 f"the interval stored with the weights is damaged: {error}."
@@ -205,63 +220,15 @@ def residual_planes(residual: Tensor, light: Tensor, camera: CASSI) -> Tensor:
     return camera.unshear((residual / light.clamp_min(LEAST_LIGHT))[None])[0]
 
 
-def fit_interval(
-    errors: Tensor, features: dict[str, Tensor], band: Tensor, scene: Tensor, bands: int
-) -> Interval:
-    """Fit an interval to pooled values.
-
-    errors: estimate − truth, `(N,)`; features: each `(N,)`; band and scene: which one each value
-    belongs to, `(N,)`. Values of every scene must be equally many for the quantiles to weigh
-    scenes alike. Scenes with an even number shape the scale, the others calibrate it.
-    """
-    check_shape(errors, ("N",), "errors")
-    scenes = sorted(set(scene.tolist()))
-    if len(scenes) < 2:
-        raise ConfigError("an interval needs at least two validation scenes: one half fits the "
-                          "scale, the other calibrates it.")  # fmt: skip
-    half = torch.tensor([place % 2 == 0 for place in range(len(scenes))])
-    first = half[torch.bucketize(scene, torch.tensor(scenes))]
-    intercepts, exponents = _least_squares(errors, features, band, bands, first)
-    logs = torch.tensor(intercepts)[band]
-    ratio = errors.abs() / _scale(features, exponents, logs)
-    rest = ~first
-    quantiles = {level: float(conformal_quantile(ratio[rest], level)) for level in LEVELS}
-    about = {"values": int(errors.numel()), "scenes": len(scenes)}
-    about |= _coverage_by_scene(ratio[rest], scene[rest])
-    return Interval(tuple(intercepts), exponents, quantiles, about)
-
-
 def coverage(truth: Tensor, lower: Tensor, upper: Tensor) -> float:
     """Share of the values that lie inside."""
     return float(((truth >= lower) & (truth <= upper)).float().mean())
 
 
-def conformal_quantile(values: Tensor, level: float) -> Tensor:
-    """The conformal quantile: the ⌈(n + 1)·level⌉-th smallest value."""
-    count = values.numel()
-    rank = min(count, -int(-(count + 1) * level // 1))
-    return values.kthvalue(max(1, rank)).values
-
-
-def _least_squares(
-    errors: Tensor, features: dict[str, Tensor], band: Tensor, bands: int, use: Tensor
-) -> tuple[list[float], dict[str, float]]:
-    """log |error| on the logs of the features and one constant a band."""
-    names = list(features)
-    target = (errors[use].abs() + FLOOR).log().double()
-    columns = torch.stack([(features[name][use] + FLOOR).log() for name in names], 1).double()
-    which = F.one_hot(band[use], bands).double()
-    matrix = torch.cat([columns, which], 1)
-    # A touch of ridge keeps bands without values, and features that move together, in hand.
-    gram = matrix.T @ matrix + 1e-6 * len(target) * torch.eye(matrix.shape[1]).double()
-    solution = torch.linalg.solve(gram, matrix.T @ target)
-    slopes = {name: float(value) for name, value in zip(names, solution, strict=False)}
-    return [float(value) for value in solution[len(names) :]], slopes
-
-
-def _scale(
+def predicted_scale(
     features: dict[str, Tensor], exponents: dict[str, float], constant: float | Tensor
 ) -> Tensor:
+    """e^constant · Π feature^exponent, of features that are all of one shape."""
     _require(set(exponents) - set(features))
     some = next(iter(features.values()))
     logs = torch.zeros_like(some) + constant
@@ -279,20 +246,6 @@ def _require(missing: Collection[str]) -> None:
     text = f"this interval needs {', '.join(names)}, which was not computed"
     how = f"{advice}, or calibrate again (`prismask calibrate`)" if advice else ""
     raise ConfigError(f"{text}: {how}." if how else f"{text}.")
-
-
-def _coverage_by_scene(ratio: Tensor, scene: Tensor) -> dict[str, Any]:
-    """Each calibration scene against the quantile of the others: what a new scene may expect."""
-    found = []
-    for one in sorted(set(scene.tolist())):
-        others = ratio[scene != one]
-        if others.numel():
-            here = ratio[scene == one]
-            found.append(float((here <= conformal_quantile(others, 0.9)).float().mean()))
-    if not found:
-        return {}
-    mean = sum(found) / len(found)
-    return {"coverage_90_left_out": [round(value, 4) for value in (min(found), mean, max(found))]}
 
 
 def _average(plane: Tensor) -> Tensor:

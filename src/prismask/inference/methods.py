@@ -16,9 +16,15 @@ from prismask.inference.alignment import Alignment, align_mask
 from prismask.inference.bands import NOTICEABLE, BandAdapter
 from prismask.inference.checks import TYPICAL_LEVEL, Finding, network_gain
 from prismask.inference.engine import Engine, Estimate
-from prismask.inference.interval_words import calibration_words, interval_findings
-from prismask.inference.intervals import Interval, cube_features
+from prismask.inference.interval_words import (
+    calibration_words,
+    classes_of,
+    interval_findings,
+    probe_findings,
+)
+from prismask.inference.intervals import DOUBTED_MASKS, Interval, cube_features
 from prismask.inference.learned import Learned, learn
+from prismask.inference.probe import Probe, probe_mask
 from prismask.inference.settings import Settings
 from prismask.inference.view import Snapshot, View
 from prismask.models.trained import trained_camera
@@ -174,8 +180,9 @@ class NetworkMethod:
     def run(self, snapshot: Snapshot, settings: Settings, progress: Progress | None) -> Outcome:
         """One pass, or one for each sampled mask; the result is in the snapshot's units again."""
         seen, interval = self.view(snapshot), self.interval(settings)
+        probe = self._probe(seen, settings, interval)
         if interval is not None:
-            interval = interval.for_camera(seen.adapter.is_another)
+            interval = interval.for_classes(classes_of(seen.adapter, probe))
         tails = ((1 - settings.level) / 2, (1 + settings.level) / 2)
         learned = Learned(self.engine)
         if settings.adapt:
@@ -199,15 +206,28 @@ class NetworkMethod:
             )
         values = seen.back(estimate.values)
         std, lower, upper = seen.interval(estimate, values)
-        attrs = self._attrs(settings, seen, estimate, interval)
+        attrs = self._attrs(settings, seen, estimate, interval, probe)
         attrs |= learned.attrs
         findings = (
+            *probe_findings(probe),
             *_scale_findings(seen.gain),
             *_band_findings(seen.adapter),
             *interval_findings(seen.adapter, interval),
             *learned.findings,
         )
         return Outcome(values, std, lower, upper, attrs, findings)
+
+    def _probe(self, seen: View, settings: Settings, interval: Interval | None) -> Probe | None:
+        """Whether the snapshot agrees with its mask.
+
+        None where nobody asks, where the mask is moved anyway, and where it is not known what the
+        answer is worth: for other weights, and behind other cameras, which networks see a little
+        wrongly with any mask.
+        """
+        fitted = interval is not None and DOUBTED_MASKS in interval.classes
+        if not (settings.registration and fitted) or settings.align or seen.adapter.is_another:
+            return None
+        return probe_mask(self.engine, seen.signal, seen.mask, seen.camera, seen.noise_std)
 
     def _check_samples(self, settings: Settings) -> None:
         if settings.samples and not self.engine.can_sample:
@@ -222,6 +242,7 @@ class NetworkMethod:
         seen: View,
         estimate: Estimate,
         interval: Interval | None,
+        probe: Probe | None,
     ) -> dict[str, Any]:
         attrs: dict[str, Any] = {
             "method": "network",
@@ -242,11 +263,12 @@ class NetworkMethod:
             attrs["bands_from"] = f"{self.engine.bands} bands of the network, interpolated"
         if settings.samples:
             attrs |= {"samples": settings.samples, "seed": settings.seed}
+        if probe is not None:
+            attrs |= {"mask_doubted": probe.is_doubted, "mask_probe_gain": round(probe.gain, 4)}
         percent = f"{100 * settings.level:g} %"
         if interval is not None:
-            attrs["interval"] = (
-                f"{percent}, calibrated on {calibration_words(seen.adapter, interval)}"
-            )
+            words = calibration_words(seen.adapter, interval, probe)
+            attrs["interval"] = f"{percent}, calibrated on {words}"
             if settings.samples and "sampled" not in self.record["interval"]:
                 attrs["interval"] += ", fitted to single passes, not to the mean of samples"
         elif settings.samples:

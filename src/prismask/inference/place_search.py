@@ -7,6 +7,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from prismask.inference.displacement import BLUR, NUMBERS, Place
 from prismask.inference.engine import Engine, Progress
+from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI
 
 FIRST = 0.7
@@ -54,7 +56,7 @@ class _Enough(Exception):
 class Told:
     """Counts runs of the network, for those who wait."""
 
-    def __init__(self, progress: Progress | None, most: int) -> None:
+    def __init__(self, progress: Progress | None = None, most: int = 0) -> None:
         self.progress, self.runs, self.most = progress, 0, most
 
     def __call__(self, runs: int) -> None:
@@ -82,8 +84,11 @@ class Search:
         self.seen = [cut(signal, piece, camera)[None].to(engine.device) for piece in self.pieces]
         self.energy = sum(float(seen.double().square().sum()) for seen in self.seen) or 1.0
         self.noise = None if noise_std is None else torch.tensor([noise_std], device=engine.device)
-        # Slopes in half precision are too rough to go by near the place.
-        self.exact = copy.deepcopy(engine.model).to(engine.device).eval().requires_grad_(False)
+
+    @cached_property
+    def exact(self) -> Reconstructor:
+        """The network for slopes, which in half precision are too rough to go by near the place."""
+        return copy.deepcopy(self.engine.model).to(self.engine.device).eval().requires_grad_(False)
 
     def left(self, place: Place) -> float:
         """‖r‖ / ‖y‖ with the mask at `place`."""
@@ -187,14 +192,18 @@ def pieces_of(size: tuple[int, int], camera: CASSI) -> list[slice]:
 
 
 def bright_pieces(signal: Tensor, camera: CASSI) -> list[slice]:
-    """The brightest `FEW` lines of each half of `signal (H, L)`: where there is light is a code."""
-    by_line = signal.double().square().sum(1 if camera.axis == "width" else 0)
-    middle = len(by_line) // 2
-    pieces = []
-    for start, half in ((0, by_line[:middle]), (middle, by_line[middle:])):
-        first = start + int(half.unfold(0, FEW, 1).sum(1).argmax())
-        pieces.append(slice(first, first + FEW))
-    return pieces
+    """The brightest `FEW` lines of each half of `signal (H, L)`."""
+    lines = signal.shape[0 if camera.axis == "width" else 1]
+    halves = (slice(0, lines // 2), slice(lines // 2, lines))
+    return [brightest(signal, camera, FEW, half) for half in halves]
+
+
+def brightest(signal: Tensor, camera: CASSI, lines: int, within: slice = slice(None)) -> slice:
+    """So many lines along the dispersion with most light: where there is light is a code."""
+    by_line = signal.double().square().sum(1 if camera.axis == "width" else 0)[within]
+    lines = min(lines, len(by_line))
+    first = (within.start or 0) + int(by_line.unfold(0, lines, 1).sum(1).argmax())
+    return slice(first, first + lines)
 
 
 def cut(values: Tensor, piece: slice, camera: CASSI) -> Tensor:

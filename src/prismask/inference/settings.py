@@ -38,7 +38,7 @@ class Settings:
     dark: float | None = None
     """Dark level of the snapshot in its own units; None: read from it."""
     registration: bool = True
-    """Whether the mask is looked for in the snapshot."""
+    """Whether the snapshot is asked if its mask is the right one, and in its place."""
     options: tuple[tuple[str, Any], ...] = ()
     """Options of the solver."""
     align: bool = False
@@ -86,6 +86,8 @@ class Settings:
             "align": self.align,
             "options": [list(pair) for pair in self.options],
         }
+        if not self.registration:
+            chosen["registration"] = False
         if self.adapt:
             chosen["adapt"] = self.adapt
         if self.place is not None:

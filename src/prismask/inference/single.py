@@ -91,7 +91,7 @@ def reconstruct(
     precision, tile: how a network computes (`inference.engine`, `inference.tiling`).
     noise_std, dark: of the measurement in its own units, those in which `attrs["noise_std"]` and
         `attrs["dark_level"]` tell them; None estimates them.
-    registration: whether to look for the mask in the snapshot first.
+    registration: whether to ask the snapshot first if its mask is the right one and in its place.
     align: whether to move the mask by fractions of a pixel to where the snapshot says it lies; a
         network has to be run some hundred times on part of the frame for it: the one that
         reconstructs, or for a solver the default one.
@@ -233,7 +233,7 @@ class Reconstruction:
                     *changed,
                     *aligned.findings,
                     *outcome.findings,
-                    *_residual_findings(residual, method, self.settings),
+                    *_residual_findings(residual, outcome, method, self.settings),
                 ],
             ),
             "recipe": self.recipe(measurement, mask, camera, at),
@@ -290,16 +290,26 @@ class Reconstruction:
         return fallback, [Finding("note", text)]
 
 
-def _residual_findings(residual: Residual, method: Method, settings: Settings) -> list[Finding]:
+def _residual_findings(
+    residual: Residual, outcome: Outcome, method: Method, settings: Settings
+) -> list[Finding]:
     """What to do about a cube that leaves much of its snapshot unexplained."""
-    left = residual.over_noise
+    left, doubted = residual.over_noise, outcome.attrs.get("mask_doubted")
     if left is None or left < MUCH or settings.align or not isinstance(method, NetworkMethod):
         return []
-    text = (
-        f"the cube leaves {left:.2g} times the noise of its snapshot unexplained: the scene is "
-        "harder than what the network knows, or the mask lies a fraction of a pixel beside where "
-        "it was calibrated. --align tells which."
-    )
+    if doubted:  # has been told
+        return []
+    much = f"the cube leaves {left:.2g} times the noise of its snapshot unexplained"
+    if doubted is None:
+        text = (
+            f"{much}: the scene is harder than what the network knows, or the mask lies a fraction "
+            "of a pixel beside where it was calibrated. --align tells which."
+        )
+    else:
+        text = (
+            f"{much}, and no mask near the given one explains more: the scene is harder than what "
+            "the network knows. --adapt learns it."
+        )
     return [Finding("note", text)]
 
 

@@ -10,12 +10,15 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError, WeightsError
+from prismask.inference.interval_fit import fit_interval
 from prismask.inference.intervals import (
+    DOUBTED_MASKS,
     LEVELS,
+    OTHER_CAMERAS,
     Interval,
+    Size,
     band_features,
     coverage,
-    fit_interval,
     residual_planes,
 )
 from prismask.optics.camera import CASSI
@@ -80,39 +83,58 @@ def test_record_round_trip() -> None:
         again.quantile(0.42)
 
 
-def for_other_cameras() -> Interval:
+def with_classes() -> Interval:
+    """One whose two classes have 1.5 times the quantiles; at 95 % one of them has twice."""
     interval = fit_interval(*toy(0, each=500), BANDS)
     wider = {level: 1.5 * q for level, q in interval.quantiles.items()}
-    return replace(interval, other_quantiles=wider, other_about={"cameras": 4})
+    widest = wider | {0.95: 2 * interval.quantiles[0.95]}
+    sizes = {OTHER_CAMERAS: Size(wider, {"cameras": 4}), DOUBTED_MASKS: Size(widest)}
+    return replace(interval, classes=sizes)
 
 
-def test_record_round_trip_with_other_cameras() -> None:
-    interval = for_other_cameras()
+def test_record_round_trip_with_classes() -> None:
+    interval = with_classes()
     again = Interval.from_record(interval.to_record(), BANDS)
     assert again == interval
-    assert again.for_camera(is_another=False).quantiles == interval.quantiles
-    other = again.for_camera(is_another=True)
+    assert again.for_classes([]).quantiles == interval.quantiles
+    other = again.for_classes([OTHER_CAMERAS])
     assert other.quantile(0.9) == pytest.approx(1.5 * interval.quantile(0.9))
     features = {name: torch.ones(1) for name in interval.exponents}
     wider = other.half_width(features, 0, 0.9) / interval.half_width(features, 0, 0.9)
     assert float(wider) == pytest.approx(1.5)
 
 
-def test_weights_of_before_know_no_other_cameras() -> None:
+def test_of_several_classes_the_widest_counts() -> None:
+    interval = with_classes()
+    for names in ([OTHER_CAMERAS, DOUBTED_MASKS], [DOUBTED_MASKS, OTHER_CAMERAS]):
+        both = interval.for_classes(names)
+        assert both.quantile(0.9) == pytest.approx(1.5 * interval.quantile(0.9))
+        assert both.quantile(0.95) == pytest.approx(2 * interval.quantile(0.95))
+
+
+def test_weights_of_before_know_no_classes() -> None:
     interval = fit_interval(*toy(0, each=500), BANDS)
     record = interval.to_record()
-    assert not {"other_quantiles", "other_about"} & record.keys()
+    assert "classes" not in record
     again = Interval.from_record(record, BANDS)
-    assert not again.knows_other_cameras
-    assert again.for_camera(is_another=True) == interval
+    assert again.classes == {}
+    assert again.for_classes([OTHER_CAMERAS, DOUBTED_MASKS]) == interval
 
 
 @pytest.mark.parametrize(
     "other",
     [None, [1.0], {"often": 1.0}, {"0.9": "wide"}, {"0.9": 3.0}, {"0.5": 1.0, "0.42": 3.0}],
 )
-def test_damaged_quantiles_of_other_cameras_are_refused(other: object) -> None:
-    record = for_other_cameras().to_record() | {"other_quantiles": other}
+def test_damaged_quantiles_of_a_class_are_refused(other: object) -> None:
+    damaged = {"classes": {OTHER_CAMERAS: {"quantiles": other, "about": {}}}}
+    record = with_classes().to_record() | damaged
+    with pytest.raises(WeightsError, match="interval stored with the weights is damaged"):
+        Interval.from_record(record, BANDS)
+
+
+@pytest.mark.parametrize("classes", [None, [1.0], {OTHER_CAMERAS: None}, {OTHER_CAMERAS: {}}])
+def test_damaged_classes_are_refused(classes: object) -> None:
+    record = with_classes().to_record() | {"classes": classes}
     with pytest.raises(WeightsError, match="interval stored with the weights is damaged"):
         Interval.from_record(record, BANDS)
 

@@ -15,10 +15,11 @@ from prismask.errors import ConfigError
 from prismask.inference.bands import BandAdapter
 from prismask.inference.calibration import calibrate
 from prismask.inference.camera_family import BAND_RATIOS, EXTENTS, draw_cameras
+from prismask.inference.class_fit import with_class
 from prismask.inference.displacement import Place
 from prismask.inference.engine import Engine
-from prismask.inference.intervals import LEVELS, Interval
-from prismask.inference.other_cameras import calibrate_cameras, with_other_quantiles
+from prismask.inference.intervals import LEVELS, OTHER_CAMERAS, Interval
+from prismask.inference.other_cameras import calibrate_cameras
 from prismask.inference.single import reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
@@ -84,15 +85,17 @@ def test_each_class_has_its_own_coverage() -> None:
     own = errors(1.0, 20, seed=0).flatten()
     quantiles = {level: float(own.quantile(level)) for level in LEVELS}
     interval = Interval((0.0,), {"residual": 1.0}, quantiles, {"scenes": 6})
-    fitted = with_other_quantiles(interval, errors(1.5, 20, seed=1), {"noise": [0, 0.01]})
+    shots = list(errors(1.5, 20, seed=1).reshape(120, -1))
+    groups = {"cameras": [k // 6 for k in range(120)], "scenes": [k % 6 for k in range(120)]}
+    fitted = with_class(interval, OTHER_CAMERAS, shots, groups, {"noise": [0, 0.01]})
     assert fitted.quantiles == quantiles
     others = errors(1.5, 20, seed=2)
     for level in LEVELS:
-        with_it = (others <= fitted.for_camera(is_another=True).quantile(level)).double().mean()
-        without = (others <= fitted.for_camera(is_another=False).quantile(level)).double().mean()
+        with_it = (others <= fitted.for_classes([OTHER_CAMERAS]).quantile(level)).double().mean()
+        without = (others <= fitted.for_classes([]).quantile(level)).double().mean()
         assert float(with_it) == pytest.approx(level, abs=0.025)
         assert float(without) < level - 0.04
-    about = fitted.other_about
+    about = fitted.classes[OTHER_CAMERAS].about
     assert (about["cameras"], about["scenes"], about["noise"]) == (20, 6, [0, 0.01])
     low, mean, high = about["left_out_cameras"]["0.9"]
     assert low < mean < high
@@ -153,14 +156,15 @@ def test_nothing_but_the_second_set_is_added(
     network: Reconstructor, fitted: dict[str, Any]
 ) -> None:
     before = network.record["interval"]
-    assert "other_quantiles" not in before["single"]
+    assert "classes" not in before["single"]
     assert fitted.keys() == before.keys()
     for kind in ("single", "sampled"):
         added = fitted[kind].keys() - before[kind].keys()
-        assert added == {"other_quantiles", "other_about"}
+        assert added == {"classes"}
         assert {key: fitted[kind][key] for key in before[kind]} == before[kind]
-        assert fitted[kind]["other_quantiles"].keys() == before[kind]["quantiles"].keys()
-        about = fitted[kind]["other_about"]
+        size = fitted[kind]["classes"][OTHER_CAMERAS]
+        assert size["quantiles"].keys() == before[kind]["quantiles"].keys()
+        about = size["about"]
         assert (about["cameras"], about["scenes"]) == (4, 3)
 
 
@@ -176,12 +180,13 @@ def test_another_camera_has_the_second_set(
         cube_of(model, camera, samples=samples) for model in (told(network, fitted), network)
     )
     np.testing.assert_array_equal(new.values, old.values)
-    quantiles = (fitted[kind]["other_quantiles"]["0.9"], fitted[kind]["quantiles"]["0.9"])
-    assert width(new) / width(old) == pytest.approx(quantiles[0] / quantiles[1], rel=1e-3)
+    other, own = (of["quantiles"]["0.9"] for of in (fitted[kind]["classes"][OTHER_CAMERAS],
+                                                    fitted[kind]))  # fmt: skip
+    assert width(new) / width(old) == pytest.approx(other / own, rel=1e-3)
     assert new.attrs["interval"] == "90 %, calibrated on 3 scenes behind 4 other cameras"
     assert "behind the training's camera, not this one" in old.attrs["interval"]
-    assert any("--only-cameras" in text for text in old.attrs["findings"])
-    assert not any("--only-cameras" in text for text in new.attrs["findings"])
+    assert any("--keep" in text for text in old.attrs["findings"])
+    assert not any("--keep" in text for text in new.attrs["findings"])
 
 
 def test_a_camera_beyond_those_it_was_fitted_behind_is_told(

@@ -34,15 +34,29 @@ def test_records_are_complete(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["srn-looks.m2m", "srn-looks.o2o"])
-def test_its_interval_knows_other_cameras(name: str) -> None:
+@pytest.mark.parametrize(
+    ("kind_of", "group"), [("other_cameras", "cameras"), ("doubted_masks", "scenes")]
+)
+def test_its_interval_knows_other_cameras_and_doubted_masks(
+    name: str, kind_of: str, group: str
+) -> None:
     (one,) = [each for each in shipped() if each.name == name]
     for kind in ("single", "sampled"):
         stored = one.record["interval"][kind]
-        for level, q in stored["other_quantiles"].items():
+        size = stored["classes"][kind_of]
+        for level, q in size["quantiles"].items():
             assert q > stored["quantiles"][level]
-            low, mean, high = stored["other_about"]["left_out_cameras"][level]
+            low, mean, high = size["about"][f"left_out_{group}"][level]
             assert low <= mean <= high
-            assert mean == pytest.approx(float(level), abs=0.01)
+            assert mean == pytest.approx(float(level), abs=0.02)
+
+
+@pytest.mark.parametrize("name", ["srn-looks.m2m", "srn-looks.o2o"])
+def test_it_finds_wrong_masks_out_and_leaves_right_ones_alone(name: str) -> None:
+    (one,) = [each for each in shipped() if each.name == name]
+    about = one.record["interval"]["single"]["classes"]["doubted_masks"]["about"]
+    assert about["doubted"] > 0.8 * about["wrong"]
+    assert about["right_doubted"] <= 0.02 * about["right"]
 
 
 @pytest.mark.skipif(not CARDS.is_file(), reason="the documentation is not beside the tests")

@@ -1,0 +1,203 @@
+"""Snapshots that contradict their mask are found out, told, and given wider error bars."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from prismask.errors import ConfigError
+from prismask.inference import doubted_masks, probe
+from prismask.inference.calibration import calibrate
+from prismask.inference.displacement import BANDS, BLUR, Place
+from prismask.inference.doubted_masks import calibrate_doubts, draw_fault
+from prismask.inference.engine import Engine
+from prismask.inference.intervals import DOUBTED_MASKS, Interval, Size
+from prismask.inference.single import reconstruct
+from prismask.models.catalogue import load_model
+from prismask.models.network import Reconstructor
+from prismask.models.registry import create_model
+from prismask.optics.camera import CASSI
+from prismask.optics.fabricate import fabricate_mask
+from prismask.optics.randomness import seeded
+from prismask.scenes.defaults import WAVELENGTHS_NM
+from prismask.scenes.random_scenes import random_scene
+from prismask.scenes.records import Cube, Mask, Measurement
+
+CAMERA = CASSI.from_step()
+SIZE = (80, 112)
+WIDER = 1.7
+
+FAULTS = {
+    "half a pixel up": Place((-0.5,)),
+    "half a pixel left": Place((0.0, -0.5)),
+    "a pixel aside": Place((0.7, 0.7)),
+    "out of focus": Place((*[0.0] * BLUR, 0.36)),
+    "a wider spectrum": Place((*[0.0] * BANDS.start, 0.5)),
+}
+
+
+@pytest.fixture(scope="module")
+def network() -> Reconstructor:
+    """What ships, whose interval reaches 1.7 times as far where a mask is doubted."""
+    model = load_model("srn-looks.m2m")
+    record = copy.deepcopy(model.record)
+    known = Interval.from_record(record["interval"]["single"], model.bands)
+    size = Size({level: WIDER * q for level, q in known.quantiles.items()}, {"scenes": 3})
+    record["interval"]["single"] |= {
+        "classes": {DOUBTED_MASKS: {"quantiles": {f"{k:g}": v for k, v in size.quantiles.items()},
+                                    "about": size.about}}
+    }  # fmt: skip
+    model.record = record
+    return model
+
+
+def shot(seed: int, fault: Place | None = None, camera: CASSI = CAMERA) -> tuple[Measurement, Mask]:
+    """A scene through a mask with a fault, and the mask as it was calibrated."""
+    at = np.interp(np.linspace(0, 27, camera.bands), np.arange(28), WAVELENGTHS_NM)
+    truth = torch.tensor(random_scene(seed, SIZE, tuple(at.tolist())).values)[None]
+    mask = fabricate_mask(SIZE, seeded(seed))[None, None]
+    if fault is not None:
+        bands = Place((*[0.0] * BANDS.start, *(-n for n in fault.numbers[BANDS])))
+        truth, met = bands.straightened(truth, camera), fault.read(mask, camera)
+    signal = camera.forward(truth, mask if fault is None else met)[0]
+    signal = signal + 0.01 * torch.randn(signal.shape, generator=seeded(seed))
+    return Measurement(signal.numpy()), Mask(mask[0, 0].numpy())
+
+
+def made(network: Reconstructor, given: tuple[Measurement, Mask], **more: Any) -> Cube:
+    camera = more.pop("camera", CAMERA)
+    return reconstruct(*given, camera, model=network, device="cpu", **more)
+
+
+def width(cube: Cube) -> float:
+    assert cube.upper is not None
+    return float((cube.upper - cube.values).mean())
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_right_mask_is_left_alone(network: Reconstructor, seed: int) -> None:
+    cube = made(network, shot(seed))
+    assert cube.attrs["mask_doubted"] is False
+    assert cube.attrs["mask_probe_gain"] < 0
+    assert "not as calibrated" not in cube.attrs["interval"]
+    assert not any("contradicts" in text for text in cube.attrs["findings"])
+    np.testing.assert_array_equal(cube.upper, made(network, shot(seed), registration=False).upper)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_wrong_one_is_found_out(network: Reconstructor, name: str) -> None:
+    given = shot(3, FAULTS[name])
+    cube = made(network, given)
+    assert cube.attrs["mask_doubted"] is True
+    assert cube.attrs["mask_probe_gain"] > probe.CLEARLY
+    (told,) = [text for text in cube.attrs["findings"] if "contradicts its mask" in text]
+    assert told.startswith("warning: ")
+    assert "--align" in told
+    assert (
+        cube.attrs["interval"] == "90 %, calibrated on 3 scenes whose masks were not as calibrated"
+    )
+    unasked = made(network, given, registration=False)
+    assert "mask_doubted" not in unasked.attrs
+    np.testing.assert_array_equal(cube.values, unasked.values)
+    assert width(cube) / width(unasked) == pytest.approx(WIDER, rel=1e-3)
+    assert cube.attrs["recipe"] != unasked.attrs["recipe"]
+
+
+def test_turned_by_ninety_degrees_it_is_the_same(network: Reconstructor) -> None:
+    sideways = CASSI(CAMERA.offsets, axis="height")
+    for fault in (None, FAULTS["half a pixel up"]):
+        seen, mask = shot(3, fault)
+        turned = (Measurement(seen.values.T.copy()), Mask(mask.values.T.copy()))
+        gains = [
+            made(network, given, camera=camera).attrs["mask_probe_gain"]
+            for given, camera in (((seen, mask), CAMERA), (turned, sideways))
+        ]
+        assert gains[0] == pytest.approx(gains[1], abs=1e-3)
+
+
+def test_nobody_asks_behind_another_camera_or_without_a_size(network: Reconstructor) -> None:
+    other = CASSI.from_step(28, 1.6)
+    assert "mask_doubted" not in made(network, shot(3, camera=other), camera=other).attrs
+    plain = load_model("srn-plus.m2m")
+    assert "mask_doubted" not in made(plain, shot(3)).attrs
+
+
+def test_a_small_frame_and_a_dark_one_say_nothing(network: Reconstructor) -> None:
+    seen, mask = shot(1)
+    small = (Measurement(seen.values[20:80]), Mask(mask.values[20:80]))
+    assert "mask_doubted" not in made(network, small).attrs
+    dark = (Measurement(np.zeros_like(seen.values)), mask)
+    assert "mask_doubted" not in made(network, dark).attrs
+
+
+# --- the fit -------------------------------------------------------------------------------------
+
+FEW, SMALL = 8, (36, 48)
+"""Smaller than what says something; the fit is asked all the same."""
+
+
+def scenes(seeds: range) -> Tensor:
+    at = tuple(np.linspace(450.0, 650.0, FEW))
+    return torch.stack([torch.tensor(random_scene(s, SMALL, at).values) for s in seeds])
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    model = create_model("srn", bands=FEW, mask_posterior="fixed", seed=3, width=8, blocks=1)
+    model.record |= {"name": "untrained", "step_px": 2.0}
+    made = Engine(model.eval(), torch.device("cpu"), "float32")
+    masks = torch.stack([fabricate_mask(SMALL, seeded(s))[None] for s in range(3)])
+    model.record["interval"] = calibrate(
+        made, scenes(range(4)), masks, CASSI.from_step(FEW), samples=2
+    )
+    return made
+
+
+def masks() -> Tensor:
+    return torch.stack([fabricate_mask(SMALL, seeded(s))[None] for s in range(2)])
+
+
+def test_the_fit_adds_one_size_and_says_what_it_saw(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "CLEARLY", -np.inf)  # everything is found out
+    monkeypatch.setattr(probe, "SMALLEST", 1)
+    before = copy.deepcopy(engine.model.record["interval"])
+    fitted = calibrate_doubts(engine, scenes(range(4)), masks(), 3, scene_of=[0, 1, 0, 1])
+    assert engine.model.record["interval"] == before
+    for kind in ("single", "sampled"):
+        assert {key: fitted[kind][key] for key in before[kind]} == before[kind]
+        size = fitted[kind]["classes"][DOUBTED_MASKS]
+        assert size["quantiles"].keys() == before[kind]["quantiles"].keys()
+        about = size["about"]
+        assert (about["wrong"], about["doubted"], about["scenes"]) == (6, 6, 2)
+        assert (about["right"], about["right_doubted"]) == (6, 6)
+        low, mean, high = about["left_out_scenes"]["0.9"]
+        assert low <= mean <= high
+    again = calibrate_doubts(engine, scenes(range(4)), masks(), 3, scene_of=[0, 1, 0, 1])
+    assert again == fitted
+
+
+def test_a_network_that_cannot_tell(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "CLEARLY", np.inf)
+    with pytest.raises(ConfigError, match=r"none of 2 wrong masks was found out.*--doubts 0"):
+        calibrate_doubts(engine, scenes(range(2)), masks(), 1)
+    with pytest.raises(ConfigError, match="at least one"):
+        calibrate_doubts(engine, scenes(range(2)), masks(), 0)
+
+
+def test_faults_are_of_three_kinds_within_their_limits() -> None:
+    generator = seeded(0)
+    for number in range(60):
+        numbers = np.array(draw_fault(number, generator).numbers)
+        moved, blurred, spread = np.hypot(*numbers[:2]), numbers[BLUR], np.abs(numbers[6])
+        limits = (doubted_masks.SHIFTS, np.square(doubted_masks.BLURS), doubted_masks.SPREADS)
+        for kind, (value, (least, most)) in enumerate(
+            zip((moved, blurred, spread), limits, strict=True)
+        ):
+            assert (least <= value <= most) if kind == number % 3 else value == 0
