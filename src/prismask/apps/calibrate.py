@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 CAMERAS = 24
 """Other cameras that an interval is fitted behind, unless people say otherwise."""
-DOUBTS = 12
+DOUBTS = 9
 """Faults of the mask that every scene meets, likewise."""
 
 
@@ -87,6 +86,7 @@ def calibrate(
         Replace the output if it exists.
     """
     from prismask.apps.calibrate_data import CAMERA_SEED, validation
+    from prismask.apps.calibrate_words import found_lines
     from prismask.inference.calibration import calibrate as fit
     from prismask.inference.calibration import misplaced as aside
     from prismask.inference.class_fit import Circumstances
@@ -152,7 +152,7 @@ def calibrate(
                 progress=report("doubted masks"),
             )
     _write(engine, weights, out, overwrite)
-    for line in _lines(model.record["interval"]):
+    for line in found_lines(model.record["interval"], doubts):
         say(line)
     say(f"{out}")
 
@@ -193,41 +193,3 @@ def _write(engine: Engine, weights: str, out: Path, overwrite: bool) -> None:
     saved = save_weights(engine.model, out, record, dtype=dtype, overwrite=overwrite)
     if saved["sha256"] != engine.model.record["sha256"]:
         raise ConfigError(f"the tensors of {weights} changed while they were written to {out}.")
-
-
-def _lines(interval: dict[str, Any]) -> list[str]:
-    """What was found, for people."""
-    lines = []
-    for kind in ("single", "sampled"):
-        if kind not in interval:
-            continue
-        stored = interval[kind]
-        left_out = stored["about"].get("coverage_90_left_out", (float("nan"),) * 3)
-        text = f"90 % interval is {stored['quantiles']['0.9']:.3g} × the predicted scale"
-        lines.append(f"{kind}: {text}; scenes left out are covered {_spread(left_out)}")
-        for name, size in stored.get("classes", {}).items():
-            lines.append(f"{kind}, {_class_line(name, size)}")
-    return lines
-
-
-def _class_line(name: str, size: dict[str, Any]) -> str:
-    """What was found for one class of snapshots."""
-    from prismask.inference.intervals import DOUBTED_MASKS, OTHER_CAMERAS
-
-    about = size["about"]
-    group = {OTHER_CAMERAS: "cameras"}.get(name, "scenes")
-    text = f"{name.replace('_', ' ')}: {size['quantiles']['0.9']:.3g} × that scale"
-    left_out = about[f"left_out_{group}"].get("0.9")
-    if left_out is not None:
-        text += f"; {group} left out are covered {_spread(left_out)}"
-    if name == DOUBTED_MASKS:
-        text += (
-            f"; {about['doubted']} of {about['wrong']} wrong masks were found out, and "
-            f"{about['right_doubted']} of {about['right']} right ones doubted"
-        )
-    return text
-
-
-def _spread(left_out: Sequence[float]) -> str:
-    low, mean, high = (100 * value for value in left_out)
-    return f"{mean:.1f} % ({low:.1f} to {high:.1f})"

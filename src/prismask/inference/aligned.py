@@ -33,7 +33,7 @@ def align(snapshot: Snapshot, aligner: NetworkMethod, progress: Progress | None)
     mask, camera = snapshot.mask, snapshot.camera
     text = found.text((mask.shape[-2], mask.shape[-1]), camera)
     return Aligned(
-        replace(snapshot, mask=found.found.read(mask, camera)),
+        replace(snapshot, mask=found.found.read(mask, camera), is_aligned=found.is_worth_it),
         found.found,
         {"mask_place": list(found.found.numbers), "mask_place_by": aligner.name},
         (Finding("note", text),),

@@ -21,6 +21,7 @@ from prismask.inference.calibration import VALUES_A_PAIR
 from prismask.inference.engine import Engine
 from prismask.inference.interval_fit import conformal_quantile
 from prismask.inference.intervals import Interval, Size
+from prismask.inference.probe import SMALLEST
 from prismask.inference.settings import Settings
 from prismask.inference.single import Reconstruction
 from prismask.optics.camera import CASSI
@@ -29,7 +30,7 @@ from prismask.scenes.records import Cube, Mask, Measurement
 STRIP = 3
 """The rows are cut into so many parts, and the middle one is reconstructed with samples, each of
 which costs as much as a cube. In the camera rows know nothing of each other, so this is a snapshot
-as well."""
+as well; it has at least as many as a snapshot needs to say something about its mask."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Shot:
         if kind != "sampled":
             return self
         height = self.truth.shape[-2]
-        few = max(1, height // STRIP)
+        few = max(height // STRIP, min(height, SMALLEST))
         rows = slice((height - few) // 2, (height - few) // 2 + few)
         return Shot(self.truth[:, rows], self.signal[rows], self.mask[rows])
 
@@ -130,8 +131,8 @@ def with_class(
     quantiles = {level: float(conformal_quantile(together, level)) for level in levels}
     found = {
         "values": together.numel(),
-        **{name: len(set(of)) for name, of in groups.items()},
-        **{f"left_out_{name}": _left_out(ratios, of, levels) for name, of in groups.items()},
+        **{group: len(set(of)) for group, of in groups.items()},
+        **{f"left_out_{group}": _left_out(ratios, of, levels) for group, of in groups.items()},
     }
     size = Size(quantiles, {**found, **about})
     return replace(interval, classes={**interval.classes, name: size})

@@ -1,13 +1,14 @@
 """The size of the interval where a snapshot contradicts its mask.
 
 With a mask that is not as calibrated errors grow by more than their predicted scale does. Snapshots
-that say so (`inference.probe`) are a class of their own, with quantiles of their own
-(`inference.class_fit`): those of snapshots that were taken with the mask moved, out of focus, or
-behind another dispersion, and that were found out. Faults that are too small to be found out stay
-with the rest.
+that say so (`inference.probe`) have quantiles of their own (`inference.class_fit`): those of
+snapshots that were taken with the mask moved, out of focus, or behind another dispersion, and that
+were found out.
 
-What this promises: over faults like those drawn here, 90 % of the values lie inside, on average
-over faults and scenes. How often a right mask was doubted is stored beside it.
+What this promises: over faults like those drawn here that are found out, 90 % of the values lie
+inside, on average over faults and scenes. Nothing for those that are not: they keep the interval's
+own quantiles, which were fitted to all masks of `calibrate`, some of them misplaced. How often a
+right mask was doubted is stored beside it.
 """
 
 from __future__ import annotations
@@ -36,18 +37,19 @@ from prismask.models.trained import trained_camera
 from prismask.optics.camera import CASSI
 from prismask.scenes.records import Cube
 
+KINDS = 3
 SHIFTS, BLURS, SPREADS = (0.25, 1.25), (0.3, 1.0), (0.1, 0.6)
 """Least and most of what is wrong, in pixels: how far the mask lies aside, the standard deviation
 of its blur, and how far the ends of the spectrum lie beside where they were calibrated."""
 
 
 def draw_fault(number: int, generator: torch.Generator) -> Place:
-    """What is wrong with a mask: of three kinds in turn."""
+    """What is wrong with a mask: of `KINDS` in turn."""
 
     def between(least: float, most: float) -> float:
         return least + (most - least) * float(torch.rand((), generator=generator))
 
-    kind = number % 3
+    kind = number % KINDS
     if kind == 0:
         away, angle = between(*SHIFTS), between(0, 2 * math.pi)
         return Place((away * math.sin(angle), away * math.cos(angle)))
@@ -72,7 +74,8 @@ def calibrate_doubts(
 ) -> dict[str, Any]:
     """The record `interval` of the engine's network, with quantiles for doubted masks in it.
 
-    scenes: `(N, C, H, W)`; masks: `(M, 1, h, w)`, which take turns; scene_of: as in `calibrate`.
+    Without them if the network cannot tell: then snapshots will not be asked.
+    scenes: `(N, C, H, W)`; masks: `(M, 1, h, w)`, drawn by chance; scene_of: as in `calibrate`.
     count: faults that every scene meets, in one of its crops; as many right masks are looked at.
     noise_std: as in `calibrate`.
     """
@@ -87,14 +90,15 @@ def calibrate_doubts(
     pools = {kind: _Pool() for kind in kinds}
     falsely = 0
     for done, (number, scene) in enumerate((n, s) for n in range(count) for s in crops):
-        truth = crops[scene][(number + scene) % len(crops[scene])]
-        mask = masks[(number + scene) % len(masks)][None]
-        fault = draw_fault(number + scene, generator)
+        # Kinds of fault take turns, then crops; which mask meets them is left to chance.
+        truth = crops[scene][(number // KINDS + scene) % len(crops[scene])]
+        mask = masks[int(torch.randint(len(masks), (), generator=generator))][None]
+        fault = draw_fault(number, generator)
         wrong = _photograph(truth, mask, fault, camera, noise_std, generator)
         for kind in kinds:
             pools[kind].add(wrong.of_kind(kind), ready[kind], camera, scene, generator)
         right = _photograph(truth, mask, Place(), camera, noise_std, generator)
-        falsely += _is_doubted(right.cube(ready["single"], camera))
+        falsely += _is_doubted(right.cube(ready[kinds[0]], camera))
         if progress is not None:
             progress(done + 1, count * len(crops), {})
     about = {
@@ -134,12 +138,9 @@ class _Pool:
             self.scenes.append(scene)
 
     def fit(self, known: Interval, about: dict[str, Any]) -> Interval:
-        """The interval with the quantiles of all that was found out."""
+        """The interval with the quantiles of all that was found out; as it is, if nothing was."""
         if not self.ratios:
-            raise ConfigError(
-                f"none of {self.wrong} wrong masks was found out: this network cannot tell. "
-                "Give --doubts 0."
-            )
+            return known
         counts = {"wrong": self.wrong, "doubted": len(self.ratios)}
         groups = {"scenes": self.scenes}
         return with_class(known, DOUBTED_MASKS, self.ratios, groups, {**counts, **about})

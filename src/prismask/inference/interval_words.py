@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from prismask.checks import two_digits
 from prismask.inference.bands import BandAdapter
 from prismask.inference.checks import Finding
 from prismask.inference.intervals import DOUBTED_MASKS, OTHER_CAMERAS, Interval
 from prismask.inference.probe import Probe
+from prismask.inference.settings import Settings
 
 
 def classes_of(adapter: BandAdapter, probe: Probe | None) -> list[str]:
@@ -41,14 +43,19 @@ def interval_findings(adapter: BandAdapter, interval: Interval | None) -> list[F
     return [Finding("note", text)]
 
 
-def probe_findings(probe: Probe | None) -> list[Finding]:
+def probe_findings(probe: Probe | None, settings: Settings) -> list[Finding]:
     """What to do about a mask that its snapshot contradicts."""
     if probe is None or not probe.is_doubted:
         return []
+    advice = "--align finds out what the mask is like."
+    if settings.place is not None:
+        advice = "The place that was given may hold no longer: give --align instead of --place."
+    elif settings.align:
+        advice = "--align has found no place that explains clearly more."
     text = (
         "the snapshot contradicts its mask: with one that lies a fraction of a pixel elsewhere, is "
         "out of focus or behind another dispersion, "
-        f"{100 * probe.gain:.2g} % less of it would stay unexplained. The cube is worse than it "
-        "need be, and its error bars are made wider. --align finds out what the mask is like."
+        f"{two_digits(100 * probe.gain)} % less of it would stay unexplained. The cube may be "
+        f"worse than it need be, and its error bars are made wider. {advice}"
     )
     return [Finding("warning", text)]

@@ -18,11 +18,11 @@ inside, on average over values, scenes and masks. It promises nothing about a si
 errors of neighbouring pixels go together, so what counts as independent evidence is the number of
 scenes and masks, not of pixels; the spread of coverage over the scenes is stored beside it.
 
-All of that holds behind the camera of the training and with its mask in its place. Other cameras,
-and snapshots that contradict their mask, are classes of their own: there errors grow by more than
-their predicted scale does, and each class has quantiles of its own where those were fitted
-(`inference.other_cameras`, `inference.doubted_masks`): conformal prediction by class, called
-Mondrian.
+All of that holds behind the camera of the training, with masks like those of the fit, of which
+some may have been misplaced. Behind other cameras, and where a snapshot contradicts its mask,
+errors grow by more than their predicted scale does. These are classes with quantiles of their own,
+where those were fitted (`inference.other_cameras`, `inference.doubted_masks`), after conformal
+prediction by class (Mondrian).
 """
 
 from __future__ import annotations

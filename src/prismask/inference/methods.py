@@ -154,6 +154,13 @@ class NetworkMethod:
             return None
         return Interval.from_record(stored[kind], self.engine.bands)
 
+    @property
+    def asks_about_masks(self) -> bool:
+        """Whether some interval of the weights was fitted for doubted masks."""
+        stored = self.record.get("interval") or {}
+        return any(DOUBTED_MASKS in stored[kind].get("classes", {})
+                   for kind in ("single", "sampled") if kind in stored)  # fmt: skip
+
     def check(self, settings: Settings) -> None:
         """Whether the weights can give the samples and the interval that are asked for."""
         self._check_samples(settings)
@@ -180,7 +187,7 @@ class NetworkMethod:
     def run(self, snapshot: Snapshot, settings: Settings, progress: Progress | None) -> Outcome:
         """One pass, or one for each sampled mask; the result is in the snapshot's units again."""
         seen, interval = self.view(snapshot), self.interval(settings)
-        probe = self._probe(seen, settings, interval)
+        probe = None if snapshot.is_aligned else self._probe(seen, settings, interval)
         if interval is not None:
             interval = interval.for_classes(classes_of(seen.adapter, probe))
         tails = ((1 - settings.level) / 2, (1 + settings.level) / 2)
@@ -209,7 +216,7 @@ class NetworkMethod:
         attrs = self._attrs(settings, seen, estimate, interval, probe)
         attrs |= learned.attrs
         findings = (
-            *probe_findings(probe),
+            *probe_findings(probe, settings),
             *_scale_findings(seen.gain),
             *_band_findings(seen.adapter),
             *interval_findings(seen.adapter, interval),
@@ -220,12 +227,11 @@ class NetworkMethod:
     def _probe(self, seen: View, settings: Settings, interval: Interval | None) -> Probe | None:
         """Whether the snapshot agrees with its mask.
 
-        None where nobody asks, where the mask is moved anyway, and where it is not known what the
-        answer is worth: for other weights, and behind other cameras, which networks see a little
-        wrongly with any mask.
+        None where nobody asks, and where it is not known what the answer is worth: for other
+        weights, and behind other cameras, which networks see a little wrongly with any mask.
         """
         fitted = interval is not None and DOUBTED_MASKS in interval.classes
-        if not (settings.registration and fitted) or settings.align or seen.adapter.is_another:
+        if not (settings.registration and fitted) or seen.adapter.is_another:
             return None
         return probe_mask(self.engine, seen.signal, seen.mask, seen.camera, seen.noise_std)
 

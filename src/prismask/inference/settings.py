@@ -73,7 +73,8 @@ class Settings:
     def recipe(self, **facts: Any) -> str:
         """Short id of these choices and `facts`: the same id means the same result.
 
-        The device is left out: it changes rounding, not the result.
+        The device is left out: it changes rounding, not the result (but for the width of the
+        interval where a mask is just about doubted).
         """
         chosen: dict[str, Any] = {
             "samples": self.samples,
@@ -86,8 +87,6 @@ class Settings:
             "align": self.align,
             "options": [list(pair) for pair in self.options],
         }
-        if not self.registration:
-            chosen["registration"] = False
         if self.adapt:
             chosen["adapt"] = self.adapt
         if self.place is not None:

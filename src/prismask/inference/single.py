@@ -182,7 +182,14 @@ class Reconstruction:
             **camera_attrs(camera),
             **self._method.identity(),
             **self._aligner_identity(),
+            **self._unasked(),
         )
+
+    def _unasked(self) -> dict[str, Any]:
+        """What tells a cube whose snapshot was not asked about its mask, where others are."""
+        method = self._method
+        asks = isinstance(method, NetworkMethod) and method.asks_about_masks
+        return {"mask_checked": False} if asks and not self.settings.registration else {}
 
     def _aligner_identity(self) -> dict[str, Any]:
         """What tells the result from one that another network aligned."""
@@ -294,22 +301,18 @@ def _residual_findings(
     residual: Residual, outcome: Outcome, method: Method, settings: Settings
 ) -> list[Finding]:
     """What to do about a cube that leaves much of its snapshot unexplained."""
-    left, doubted = residual.over_noise, outcome.attrs.get("mask_doubted")
+    left = residual.over_noise
     if left is None or left < MUCH or settings.align or not isinstance(method, NetworkMethod):
         return []
-    if doubted:  # has been told
+    if outcome.attrs.get("mask_doubted"):  # has been told
         return []
-    much = f"the cube leaves {left:.2g} times the noise of its snapshot unexplained"
-    if doubted is None:
-        text = (
-            f"{much}: the scene is harder than what the network knows, or the mask lies a fraction "
-            "of a pixel beside where it was calibrated. --align tells which."
-        )
-    else:
-        text = (
-            f"{much}, and no mask near the given one explains more: the scene is harder than what "
-            "the network knows. --adapt learns it."
-        )
+    # Also where the snapshot agrees with its mask: a few lines do not show all that can be wrong.
+    learn = "" if settings.adapt else " (--adapt 60 learns it)"
+    text = (
+        f"the cube leaves {left:.2g} times the noise of its snapshot unexplained: the scene is "
+        f"harder than what the network knows{learn}, or the mask lies a fraction of a pixel beside "
+        "where it was calibrated. --align tells which."
+    )
     return [Finding("note", text)]
 
 

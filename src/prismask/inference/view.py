@@ -31,6 +31,8 @@ class Snapshot:
     """Noise in the units of `signal`."""
     brightness: float
     """How bright white would be (`checks.brightness`)."""
+    is_aligned: bool = False
+    """Whether the mask was moved to where this very snapshot says it lies."""
 
 
 @dataclass(frozen=True, eq=False)

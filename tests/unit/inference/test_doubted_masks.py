@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.inference import doubted_masks, probe
+from prismask.inference import doubted_masks, methods, probe
+from prismask.inference.alignment import Alignment
 from prismask.inference.calibration import calibrate
 from prismask.inference.displacement import BANDS, BLUR, Place
 from prismask.inference.doubted_masks import calibrate_doubts, draw_fault
@@ -94,7 +95,7 @@ def test_a_wrong_one_is_found_out(network: Reconstructor, name: str) -> None:
     given = shot(3, FAULTS[name])
     cube = made(network, given)
     assert cube.attrs["mask_doubted"] is True
-    assert cube.attrs["mask_probe_gain"] > probe.CLEARLY
+    assert cube.attrs["mask_probe_gain"] > probe.DOUBTFUL
     (told,) = [text for text in cube.attrs["findings"] if "contradicts its mask" in text]
     assert told.startswith("warning: ")
     assert "--align" in told
@@ -135,6 +136,37 @@ def test_a_small_frame_and_a_dark_one_say_nothing(network: Reconstructor) -> Non
     assert "mask_doubted" not in made(network, dark).attrs
 
 
+def test_it_is_asked_again_where_alignment_finds_nothing(
+    network: Reconstructor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, place = shot(3, FAULTS["out of focus"]), FAULTS["out of focus"]
+    for worth, asked in ((0.5, False), (1.0, True)):
+        found = Alignment(place, 1.0, worth)
+        monkeypatch.setattr(methods, "align_mask", lambda *_, found=found: found)
+        cube = made(network, given, align=True)
+        assert ("mask_doubted" in cube.attrs) is asked
+    assert any("--align has found no place" in text for text in cube.attrs["findings"])
+
+
+def test_a_place_that_holds_no_longer_is_told(network: Reconstructor) -> None:
+    seen, mask = shot(3, FAULTS["out of focus"])
+    attrs = {"mask_place": list(FAULTS["a pixel aside"].numbers), "mask_hash": mask.hash}
+    before = Cube(np.zeros((28, 2, 2), np.float32), attrs=attrs)
+    cube = made(network, (seen, mask), place=before)
+    assert any("--align instead of --place" in text for text in cube.attrs["findings"])
+
+
+def test_lines_around_the_brightest_are_all_it_needs(
+    network: Reconstructor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, mask = shot(3, FAULTS["out of focus"])
+    gains = []
+    for margin in (probe.MARGIN, 1000):
+        monkeypatch.setattr(probe, "MARGIN", margin)
+        gains.append(made(network, (seen, mask)).attrs["mask_probe_gain"])
+    assert gains[0] == pytest.approx(gains[1], abs=1e-3)
+
+
 # --- the fit -------------------------------------------------------------------------------------
 
 FEW, SMALL = 8, (36, 48)
@@ -165,7 +197,7 @@ def masks() -> Tensor:
 def test_the_fit_adds_one_size_and_says_what_it_saw(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "CLEARLY", -np.inf)  # everything is found out
+    monkeypatch.setattr(probe, "DOUBTFUL", -np.inf)  # everything is found out
     monkeypatch.setattr(probe, "SMALLEST", 1)
     before = copy.deepcopy(engine.model.record["interval"])
     fitted = calibrate_doubts(engine, scenes(range(4)), masks(), 3, scene_of=[0, 1, 0, 1])
@@ -183,10 +215,26 @@ def test_the_fit_adds_one_size_and_says_what_it_saw(
     assert again == fitted
 
 
-def test_a_network_that_cannot_tell(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "CLEARLY", np.inf)
-    with pytest.raises(ConfigError, match=r"none of 2 wrong masks was found out.*--doubts 0"):
-        calibrate_doubts(engine, scenes(range(2)), masks(), 1)
+def test_only_what_was_found_out_counts(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    gains = iter([0.5, -0.5, -0.5] * 100)
+    monkeypatch.setattr(methods, "probe_mask", lambda *_: probe.Probe(next(gains)))
+    fitted = calibrate_doubts(engine, scenes(range(2)), masks(), 6)
+    # Three are asked each time: wrong, the same with samples, and right.
+    for kind, found in (("single", 12), ("sampled", 0)):
+        classes = fitted[kind].get("classes", {})
+        assert bool(classes) == bool(found)
+        if found:
+            about = classes[DOUBTED_MASKS]["about"]
+            assert (about["wrong"], about["doubted"], about["right_doubted"]) == (12, found, 0)
+
+
+def test_a_network_that_cannot_tell_is_left_as_it_is(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "DOUBTFUL", np.inf)
+    monkeypatch.setattr(probe, "SMALLEST", 1)
+    before = copy.deepcopy(engine.model.record["interval"])
+    assert calibrate_doubts(engine, scenes(range(2)), masks(), 1) == before
     with pytest.raises(ConfigError, match="at least one"):
         calibrate_doubts(engine, scenes(range(2)), masks(), 0)
 
