@@ -29,7 +29,7 @@ from torch import Tensor
 
 from prismask.evaluation.metrics import score
 from prismask.inference.alignment import align_mask
-from prismask.inference.displacement import BANDS, Place
+from prismask.inference.displacement import Place
 from prismask.inference.engine import Engine
 from prismask.inference.intervals import Interval, coverage
 from prismask.inference.methods import with_interval
@@ -92,11 +92,9 @@ def _scene(given: tuple[Path, str, str, int]) -> list[dict[str, Any]]:
     rows = []
     for case, place in _cases(generator).items():
         nominal = _mask(region, number, generator)
-        # What the sensor sees of it, and the mask and scene that the nominal camera has then.
-        shown = Place((*[0.0] * 6, *(-n for n in place.numbers[BANDS])))
         found = _case(
             engine, truth, nominal, place.read(nominal, CAMERA), generator,
-            shown.straightened(truth, CAMERA), place,
+            place.shown(truth, CAMERA), place,
         )  # fmt: skip
         off = torch.tensor(found["place"]) - torch.tensor(place.numbers)
         rows.append({"scene": name, "case": case, **found, "off_px": off.tolist()})

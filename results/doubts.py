@@ -102,9 +102,7 @@ def _scene(given: tuple[Path, str, str, int]) -> list[dict[str, Any]]:
     rows = []
     for at, (case, place) in enumerate(cases(generator)):
         nominal = _mask(folder, part, number + at, generator)
-        bands = Place((*[0.0] * BANDS.start, *(-n for n in place.numbers[BANDS])))
-        shown = bands.straightened(truth, CAMERA)
-        signal = CAMERA.forward(shown, place.read(nominal, CAMERA))[0]
+        signal = CAMERA.forward(place.shown(truth, CAMERA), place.read(nominal, CAMERA))[0]
         signal = signal + NOISE * torch.randn(signal.shape, generator=generator)
         shot, mask = Measurement(signal.numpy()), Mask(nominal[0, 0].numpy())
         before, now = (ready.run(shot, mask, CAMERA) for ready in (unasked, asked))

@@ -76,7 +76,7 @@ def calibrate(
         meets, to give the interval its size where a snapshot contradicts its mask; 0: none, and
         snapshots are not asked.
     keep
-        Leave the interval for right masks behind the training's camera as it is stored with the
+        Leave the interval's own size, behind the training's camera, as it is stored with the
         weights, and fit what --cameras and --doubts say.
     seed
         Seed of noise, samples and what --misplaced does; the masks have one of their own.

@@ -109,6 +109,11 @@ class Place:
             return cube  # a second disperser puts the bands back by itself
         return _along(cube, camera, self.shifts(camera))
 
+    def shown(self, scene: Tensor, camera: CASSI) -> Tensor:
+        """What the calibrated camera would have to look at to see `scene (1, C, H, W)` as here."""
+        back = Place((*[0.0] * BANDS.start, *(-number for number in self.numbers[BANDS])))
+        return back.straightened(scene, camera)
+
     def shifts(self, camera: CASSI) -> list[float]:
         """δ of every band in pixels."""
         spread, bend = self.numbers[BANDS]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -138,9 +139,10 @@ class _Pool:
             self.scenes.append(scene)
 
     def fit(self, known: Interval, about: dict[str, Any]) -> Interval:
-        """The interval with the quantiles of all that was found out; as it is, if nothing was."""
+        """The interval with the quantiles of all that was found out; without, if nothing was."""
         if not self.ratios:
-            return known
+            others = {n: size for n, size in known.classes.items() if n != DOUBTED_MASKS}
+            return replace(known, classes=others)
         counts = {"wrong": self.wrong, "doubted": len(self.ratios)}
         groups = {"scenes": self.scenes}
         return with_class(known, DOUBTED_MASKS, self.ratios, groups, {**counts, **about})
@@ -159,7 +161,5 @@ def _photograph(
     generator: torch.Generator,
 ) -> Shot:
     """A scene through `mask (1, 1, h, w)` with its fault, which `reconstruct` is not told."""
-    # What the calibrated camera would have to look at, to see the same.
-    shown = Place((*[0.0] * BANDS.start, *(-n for n in fault.numbers[BANDS])))
-    seen = camera.forward(shown.straightened(truth[None], camera), fault.read(mask, camera))
+    seen = camera.forward(fault.shown(truth[None], camera), fault.read(mask, camera))
     return Shot(truth, noisy(seen, noise_std, camera, generator)[0], mask[0, 0])

@@ -235,6 +235,12 @@ def test_a_network_that_cannot_tell_is_left_as_it_is(
     monkeypatch.setattr(probe, "SMALLEST", 1)
     before = copy.deepcopy(engine.model.record["interval"])
     assert calibrate_doubts(engine, scenes(range(2)), masks(), 1) == before
+    # Nor is an answer of before kept, which this network could not give.
+    for kind in ("single", "sampled"):
+        size = {"quantiles": before[kind]["quantiles"], "about": {}}
+        engine.model.record["interval"][kind]["classes"] = {DOUBTED_MASKS: size}
+    assert calibrate_doubts(engine, scenes(range(2)), masks(), 1) == before
+    engine.model.record["interval"] = before
     with pytest.raises(ConfigError, match="at least one"):
         calibrate_doubts(engine, scenes(range(2)), masks(), 0)
 
