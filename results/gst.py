@@ -24,6 +24,7 @@ PAIRS = (
     (HERE / "twelve-minutes" / "srn-gst", HERE / "twelve-minutes" / "ensemble"),
     (HERE / "twelve-minutes" / "one-mask-srn-gst", HERE / "twelve-minutes" / "one-mask-srn"),
     (HERE / "six-minutes" / "srn-gst-seed-1", HERE / "six-minutes" / "ensemble-seed-1"),
+    (HERE / "six-minutes" / "srn-gst-seed-2", HERE / "six-minutes" / "ensemble-seed-2"),
 )
 GROUPS = ("psnr_seen", "psnr_fabricated")
 
