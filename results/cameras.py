@@ -1,6 +1,7 @@
-"""Score the network that ships behind cameras that are not the one of its training.
+"""Score a network that ships behind cameras that are not the one of its training.
 
     python results/cameras.py [--data DIR] [--model srn-looks.m2m] [--again network]
+    python results/cameras.py --model srn-looks.cameras --only network --json cameras-many.json
 
 Six CAVE validation scenes of 192×224, brought to each camera's bands, are photographed through a
 fabricated mask with noise of σ = 0.02 in units in which a white pixel of one band counts 1.
@@ -9,7 +10,7 @@ training (inference/bands.py), and with GAP-TV. Where the number of bands is tha
 the network is also shown the camera as it is. Beside PSNR paper stands the share of the true values
 inside the 90 % interval, and what `reconstruct` takes by default. The interval was fitted on these
 scenes, behind the training's camera and behind 24 others, none of which is here.
-Numbers go to cameras.json. `--again` computes one of the three anew, for all cameras, and takes the
+Numbers go to cameras.json. `--only` computes one of the three, `--again` likewise, and takes the
 others from there.
 """
 
@@ -25,9 +26,10 @@ import numpy as np
 import torch
 
 from prismask.evaluation.metrics import psnr
+from prismask.inference.choice import choose
 from prismask.inference.intervals import OTHER_CAMERAS, coverage
 from prismask.inference.single import Reconstruction, Settings
-from prismask.models.catalogue import load_model
+from prismask.models.catalogue import defaults, load_model
 from prismask.models.network import Reconstructor
 from prismask.models.trained import trained_with
 from prismask.optics.camera import CASSI
@@ -90,12 +92,13 @@ def main() -> None:
             row: dict[str, Any] = {"camera": name, "scene": scene}
             row |= before.get((name, scene), {})
             for way, ready in ways.items():
-                if options.again in (None, way):
+                if (options.only or options.again) in (None, way):
                     row[way] = _scores(ready.run(shot, mask, camera), truth)
             rows.append(row)
             print(row, flush=True)
     record = {
-        "command": "python results/cameras.py --data DIR",
+        "command": f"python results/cameras.py --model {options.model}"
+        + (f" --only {options.only!r}" if options.only else ""),
         "model": options.model,
         "weights_sha256": model.record["sha256"],
         "quantiles": _quantiles(model),
@@ -113,7 +116,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--model", default="srn-looks.m2m")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--cameras", default="", help="only those whose names contain this")
-    parser.add_argument("--again", choices=["network", GAP_TV, "as it is"])
+    either = parser.add_mutually_exclusive_group()
+    for option in ("--again", "--only"):
+        either.add_argument(option, choices=["network", GAP_TV, "as it is"])
     parser.add_argument("--json", type=Path, default=HERE / "cameras.json")
     return parser.parse_args()
 
@@ -148,8 +153,8 @@ def _ways(model: Reconstructor, camera: CASSI, device: str) -> dict[str, Reconst
 
 
 def _default(camera: CASSI) -> str:
-    method, _ = Reconstruction(Settings(device="cpu"))._method_for(camera)
-    return method.name
+    found = choose(camera, defaults())
+    return GAP_TV if found is None else found.name
 
 
 def _middle(cube: Cube, bands: int) -> Cube:

@@ -106,7 +106,7 @@ def test_from_upload_to_download(browser: Any, tmp_path: Path, shots: Path) -> N
         page.set_input_files("#snapshot", tmp_path / "snapshot.nc")
         page.set_input_files("#mask", tmp_path / "mask.nc")
         page.wait_for_selector("#how option", state="attached")
-        assert page.input_value("#how") == "model:srn-looks.m2m", "the default of reconstruct"
+        assert page.input_value("#how") == "camera:", "the default of reconstruct"
         assert page.is_visible("#align")
         assert page.is_visible("#adapt")
         page.select_option("#how", "method:gap-tv")

@@ -78,6 +78,7 @@ def _facts(one: Shipped) -> dict[str, Any]:
     return {
         "name": one.name,
         "default": one.is_default,
+        "default_for_other_cameras": one.is_default_elsewhere,
         "backbone": one.record["backbone"],
         "bands": one.record["bands"],
         "posterior": one.record["posterior"]["kind"],
@@ -156,7 +157,8 @@ def _weights_line(one: dict[str, Any]) -> str:
         f"interval: {', '.join(one['interval']) or 'none'}",
         *_class_parts(one["interval_classes"]),
     ]
-    return "; ".join(parts) + ("  (default)" if one["default"] else "")
+    marks = {"default": "  (default)", "default_for_other_cameras": "  (default, other cameras)"}
+    return "; ".join(parts) + "".join(text for key, text in marks.items() if one[key])
 
 
 def _class_parts(classes: dict[str, list[str]]) -> list[str]:

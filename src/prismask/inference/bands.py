@@ -15,18 +15,24 @@ than in training, frames are read with larger pixels (`stretch`). Where they lie
 that were 2 px apart overlap more: small differences cost little; `strangeness` says how large they
 are, and beyond `LIMIT` a solver is the better choice. So it is for a camera with few bands far
 apart, whose steps in the snapshot no smooth spectrum makes.
+
+A network that learned behind many dispersions (`models.trained.Variation`) is shown the one among
+them that is nearest, and only what lies beyond them is strange to it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from prismask.models.trained import ONE_CAMERA, Variation, trained_camera, trained_variation
 from prismask.optics.camera import CASSI, as_mask_batch
+from prismask.optics.varied_prism import bent
 from prismask.scenes.resample import resampling_weights
 
 LIMIT = 1.6
@@ -59,15 +65,31 @@ class BandAdapter:
     """The camera as the network sees it: the same one, or a virtual one with its bands."""
     trained: CASSI | None = None
     """The camera of its training, where its record says so."""
+    variation: Variation = ONE_CAMERA
+    """How far other cameras of its training lay from that."""
 
     @classmethod
-    def between(cls, camera: CASSI, bands: int, trained: CASSI | None = None) -> BandAdapter:
+    def between(
+        cls,
+        camera: CASSI,
+        bands: int,
+        trained: CASSI | None = None,
+        variation: Variation = ONE_CAMERA,
+    ) -> BandAdapter:
         """The adapter from `camera` to a network built for `bands` bands, `trained` behind one."""
-        here, there = band_places(camera), _trained_places(bands, trained)
+        here = band_places(camera)
+        there = _nearest_bend(here, _trained_places(bands, trained), variation.bend)
         if bands == camera.bands and float(np.abs(here - there).max()) <= UNEVEN:
-            return cls(camera, camera, trained)
+            return cls(camera, camera, trained, variation)
         offsets = np.interp(there, here, camera.offsets)
-        return cls(camera, replace(camera, offsets=tuple(offsets.tolist())), trained)
+        shown = replace(camera, offsets=tuple(offsets.tolist()))
+        return cls(camera, shown, trained, variation)
+
+    @classmethod
+    def for_record(cls, camera: CASSI, record: dict[str, Any]) -> BandAdapter:
+        """The adapter from `camera` to the network that a weights record describes."""
+        trained = trained_camera(record) if "step_px" in record else None
+        return cls.between(camera, int(record["bands"]), trained, trained_variation(record))
 
     @property
     def is_needed(self) -> bool:
@@ -97,17 +119,26 @@ class BandAdapter:
         """
         if not self.trained_step or self.shown.bands < 2:
             return 1.0
-        wider = abs(_step(self.shown) / self.trained_step)
-        return max(1 / wider, COARSEST) if wider > WIDER else 1.0
+        spread = abs(_step(self.shown) / self.trained_step)
+        wider = spread > WIDER * self.variation.nearest_spread(spread)
+        return max(1 / spread, COARSEST) if wider else 1.0
 
     @property
     def strangeness(self) -> float:
-        """Pixels a band over those of the training, or the inverse, at least 1."""
+        """Pixels a band over the nearest of the training, or the inverse, at least 1.
+
+        Those of the virtual camera count, and the camera's own where its bands lie too far apart.
+        """
         if not self.trained_step or self.shown.bands < 2:
             return 1.0
         unit = abs(self.trained_step) / self.stretch
-        shown, own = abs(_step(self.shown)), abs(_step(self.camera))
-        return float("inf") if shown == 0 else max(shown / unit, own / unit, unit / shown)
+        shown, own = abs(_step(self.shown)) / unit, abs(_step(self.camera)) / unit
+        if shown == 0:
+            return float("inf")
+        near = self.variation.nearest_spread(shown)
+        # Far apart is far apart, also for a network that knows a little more than its own camera.
+        apart = own if own > self.variation.nearest_spread(own) else 1.0
+        return max(shown / near, near / shown, apart)
 
     @property
     def is_within_reach(self) -> bool:
@@ -163,6 +194,20 @@ def _trained_places(bands: int, trained: CASSI | None) -> NDArray[np.float64]:
     if trained is None or trained.bands != bands:
         return np.linspace(0.0, 1.0, bands) if bands > 1 else np.array([0.5])
     return band_places(trained)
+
+
+def _nearest_bend(
+    here: NDArray[np.float64], there: NDArray[np.float64], most: float
+) -> NDArray[np.float64]:
+    """The places `there` of the training, bent as it knows to be nearest to a camera's, `here`."""
+    if most == 0 or len(there) < 3:
+        return there
+    counted = np.linspace(0, 1, len(here)), np.linspace(0, 1, len(there))
+    even = np.interp(*counted, there)
+    push = bent(even, 1.0) - even
+    along = float(push @ push)
+    bend = float(push @ (here - even)) / along if along else 0.0
+    return bent(there, min(max(bend, -most), most))
 
 
 def _landings(camera: CASSI) -> NDArray[np.float64]:

@@ -8,11 +8,9 @@ import numpy as np
 
 from prismask.errors import ConfigError
 from prismask.inference.bands import COARSEST, LIMIT, BandAdapter
+from prismask.models.trained import ONE_CAMERA, Variation
 from prismask.optics.camera import CASSI
 
-EXTENTS = (1 / LIMIT, 1 / COARSEST)
-"""Least and most pixels of the whole spectrum, relative to the training's: closer is left to a
-solver, and further is not read with longer pixels."""
 BAND_RATIOS = (0.65, 2.0)
 """Least and most bands, relative to the network's."""
 STEP_RATIO = 2.5
@@ -21,19 +19,32 @@ TRIES = 1000
 """Draws for one camera after which there seems to be none."""
 
 
-def draw_cameras(trained: CASSI, count: int, seed: int) -> list[CASSI]:
+def extents(variation: Variation = ONE_CAMERA) -> tuple[float, float]:
+    """Least and most pixels of the whole spectrum, relative to the training's.
+
+    Closer is left to a solver, and further is not read with longer pixels. 0.625 and 2.5 for a
+    network that knows one camera.
+    """
+    return variation.nearest_spread(0.0) / LIMIT, 1 / COARSEST
+
+
+def draw_cameras(
+    trained: CASSI, count: int, seed: int, variation: Variation = ONE_CAMERA
+) -> list[CASSI]:
     """Cameras that are not `trained`, and that a network trained behind it may be used for.
 
-    Their spectra are spread over 0.625 to 2.5 times the pixels, evenly in logarithms. Every other
-    one has the trained number of bands, the rest 0.65 to 2 times as many; two in four have equal
-    steps, the rest steps that grow or shrink along the spectrum, by up to 2.5 times.
+    Their spectra are spread over all `extents`, evenly in logarithms. Every other one has the
+    trained number of bands, the rest 0.65 to 2 times as many; two in four have equal steps, the
+    rest steps that grow or shrink along the spectrum, by up to 2.5 times.
     """
     generator = np.random.default_rng(seed)
-    return [_drawn(trained, place, count, generator) for place in range(count)]
+    return [_drawn(trained, variation, place, count, generator) for place in range(count)]
 
 
-def _drawn(trained: CASSI, place: int, count: int, generator: np.random.Generator) -> CASSI:
-    low, high = np.log(EXTENTS)
+def _drawn(
+    trained: CASSI, variation: Variation, place: int, count: int, generator: np.random.Generator
+) -> CASSI:
+    low, high = np.log(extents(variation))
     for _ in range(TRIES):
         spread = np.exp(low + (high - low) * (place + generator.uniform()) / count)
         bands, uneven = trained.bands, 1.0
@@ -45,7 +56,7 @@ def _drawn(trained: CASSI, place: int, count: int, generator: np.random.Generato
         extent = spread * abs(trained.offsets[-1] - trained.offsets[0])
         offsets = (0.0, *np.cumsum(steps * extent / steps.sum()).tolist())
         camera = CASSI(offsets, design=trained.design)
-        adapter = BandAdapter.between(camera, trained.bands, trained)
+        adapter = BandAdapter.between(camera, trained.bands, trained, variation)
         if adapter.is_another and adapter.is_within_reach:
             return camera
     raise ConfigError(
@@ -54,10 +65,10 @@ def _drawn(trained: CASSI, place: int, count: int, generator: np.random.Generato
     )
 
 
-def family_record(seed: int) -> dict[str, Any]:
+def family_record(seed: int, variation: Variation = ONE_CAMERA) -> dict[str, Any]:
     """What describes the cameras that were drawn with `seed`, in a weights record."""
     return {
-        "extents": list(EXTENTS),
+        "extents": list(extents(variation)),
         "band_ratios": list(BAND_RATIOS),
         "step_ratio": STEP_RATIO,
         "seed": seed,

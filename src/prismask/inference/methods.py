@@ -27,7 +27,6 @@ from prismask.inference.learned import Learned, learn
 from prismask.inference.probe import Probe, probe_mask
 from prismask.inference.settings import Settings
 from prismask.inference.view import Snapshot, View
-from prismask.models.trained import trained_camera
 from prismask.models.ways import ways_of
 from prismask.optics.camera import CASSI
 from prismask.solvers import create_solver
@@ -143,8 +142,7 @@ class NetworkMethod:
 
     def adapter(self, camera: CASSI) -> BandAdapter:
         """How `camera` is shown to this network."""
-        trained = trained_camera(self.record) if "step_px" in self.record else None
-        return BandAdapter.between(camera, self.engine.bands, trained)
+        return BandAdapter.for_record(camera, self.record)
 
     def interval(self, settings: Settings) -> Interval | None:
         """The interval that fits the settings, if one is stored with the weights."""
@@ -310,6 +308,12 @@ def _scale_findings(gain: float) -> list[Finding]:
     return [Finding("note", text)]
 
 
+def _steps(adapter: BandAdapter) -> str:
+    """The pixels a band that a network knows: "2", or "1.2 to 2.2"."""
+    known = {abs(adapter.trained_step or 0) * factor for factor in adapter.variation.spread}
+    return " to ".join(f"{step:.3g}" for step in sorted(known))
+
+
 def _band_findings(adapter: BandAdapter) -> list[Finding]:
     found = []
     if adapter.is_needed:
@@ -332,7 +336,7 @@ def _band_findings(adapter: BandAdapter) -> list[Finding]:
         found.append(Finding("note", text))
     if adapter.strangeness > NOTICEABLE:
         text = (
-            f"the network was trained at {adapter.trained_step:g} px a band, and this camera is "
+            f"the network was trained at {_steps(adapter)} px a band, and this camera is "
             f"{adapter.strangeness:.2g} times off that: expect a worse cube than published, and "
             "compare with --method gap-tv."
         )

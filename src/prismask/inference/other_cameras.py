@@ -33,7 +33,7 @@ from prismask.inference.class_fit import (
 )
 from prismask.inference.engine import Engine, Progress
 from prismask.inference.intervals import OTHER_CAMERAS, Interval
-from prismask.models.trained import trained_camera
+from prismask.models.trained import trained_camera, trained_variation
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.scenes.records import Cube
@@ -65,7 +65,9 @@ def calibrate_cameras(
     kinds = fitted_kinds(stored)
     if count < 2:
         raise ConfigError(f"{count} cameras: each is compared with the others, so two are needed.")
-    cameras = draw_cameras(trained_camera(engine.model.record), count, camera_seed)
+    record = engine.model.record
+    variation = trained_variation(record)
+    cameras = draw_cameras(trained_camera(record), count, camera_seed, variation)
     crops = crops_by_scene(scenes, scene_of)
     given = circumstances or Circumstances()
     generator = torch.Generator().manual_seed(seed)
@@ -89,7 +91,7 @@ def calibrate_cameras(
     about = {
         "noise": list(given.noise_std),
         "misplaced": given.misplaced,
-        "family": family_record(camera_seed),
+        "family": family_record(camera_seed, variation),
         **({} if names is None else {"fitted_on": list(names)}),
     }
     for kind in kinds:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,21 +21,14 @@ from prismask.errors import ConfigError, DivergedError
 from prismask.inference import checks
 from prismask.inference.aligned import Aligned, align, at_place, straightened
 from prismask.inference.checks import Finding
-from prismask.inference.engine import Engine, default_tiling
+from prismask.inference.choice import Choice
 from prismask.inference.history import observations, sources
 from prismask.inference.known_place import KnownPlace
 from prismask.inference.look import look
-from prismask.inference.methods import (
-    Method,
-    NetworkMethod,
-    Outcome,
-    Progress,
-    SolverMethod,
-)
+from prismask.inference.methods import Method, NetworkMethod, Outcome, Progress
 from prismask.inference.selfcheck import Residual, reproject
 from prismask.inference.settings import Settings
 from prismask.inference.view import Snapshot
-from prismask.models.catalogue import default_weights, load_model
 from prismask.models.devices import choose_device
 from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI
@@ -44,9 +36,6 @@ from prismask.optics.simulate import camera_attrs, camera_notes, unscaled
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
 from prismask.scenes.files import load_mask, load_measurement
 from prismask.scenes.records import Cube, Mask, Measurement, array_hash, check_wavelengths
-
-FALLBACK = "gap-tv"
-"""The solver that works for every camera, used where no network does."""
 
 MUCH = 3.0
 """Residual in units of the noise from which a network's cube does not explain its snapshot."""
@@ -124,50 +113,7 @@ class Reconstruction:
     def __init__(self, settings: Settings, network: Reconstructor | None = None) -> None:
         self.settings = settings
         self.device = choose_device(settings.device)
-        self._chosen = settings.model is not None or network is not None
-        self._method = self._prepare(network)
-        self._method.check(settings)
-        self._aligner = self._prepare_aligner()
-
-    def _prepare(self, network: Reconstructor | None) -> Method:
-        settings = self.settings
-        if network is not None and settings.method is not None:
-            raise ConfigError(
-                f"method {settings.method!r} and a network are two ways to reconstruct: give one "
-                "of them."
-            )
-        if self._chosen and settings.options:
-            listed = ", ".join(name for name, _ in settings.options)
-            raise ConfigError(f"{listed}: options of a solver; a network takes none of them.")
-        if network is None and settings.method is None:
-            shipped = None if settings.model is not None else default_weights()
-            # Options speak of a solver, so they choose one where weights would be the default.
-            if settings.model is not None:
-                network = load_model(settings.model)
-            elif shipped is not None and not settings.options:
-                network = load_model(shipped.path)
-        if network is None:
-            return self._solver(settings.method or FALLBACK)
-        return self._network(network)
-
-    def _prepare_aligner(self) -> NetworkMethod | None:
-        """The network that finds the mask's place: the one that reconstructs, else the default."""
-        if isinstance(self._method, NetworkMethod):
-            return self._method
-        shipped = default_weights() if self.settings.align else None
-        return None if shipped is None else self._network(load_model(shipped.path))
-
-    def _network(self, network: Reconstructor) -> NetworkMethod:
-        tiling = default_tiling(self.device)
-        if self.settings.tile is not None:
-            tiling = replace(tiling, tile=self.settings.tile)
-        precision: Any = self.settings.precision
-        engine = Engine(network, self.device, precision, tiling)
-        name = network.record.get("name") or self.settings.model or network.record["backbone"]
-        return NetworkMethod(engine, str(name))
-
-    def _solver(self, name: str) -> SolverMethod:
-        return SolverMethod(name, self.device, dict(self.settings.options))
+        self._choice = Choice(settings, self.device, network)
 
     def recipe(
         self, measurement: Measurement, mask: Mask, camera: CASSI, at: Wavelengths | None
@@ -180,22 +126,19 @@ class Reconstruction:
             mask=mask.hash,
             wavelengths=listed,
             **camera_attrs(camera),
-            **self._method.identity(),
-            **self._aligner_identity(),
-            **self._unasked(),
+            **self._identity(camera),
         )
 
-    def _unasked(self) -> dict[str, Any]:
+    def _identity(self, camera: CASSI) -> dict[str, Any]:
+        method, aligner = self._choice.for_camera(camera), self._choice.aligner(camera)
+        # What tells the result from one that another network aligned.
+        other = {} if aligner is None or aligner is method else {"aligner": aligner.identity()}
+        return {**method.identity(), **other, **self._unasked(method)}
+
+    def _unasked(self, method: Method) -> dict[str, Any]:
         """What tells a cube whose snapshot was not asked about its mask, where others are."""
-        method = self._method
         asks = isinstance(method, NetworkMethod) and method.asks_about_masks
         return {"mask_checked": False} if asks and not self.settings.registration else {}
-
-    def _aligner_identity(self) -> dict[str, Any]:
-        """What tells the result from one that another network aligned."""
-        if self._aligner is None or self._aligner is self._method:
-            return {}
-        return {"aligner": self._aligner.identity()}
 
     def run(
         self,
@@ -211,7 +154,8 @@ class Reconstruction:
         started = time.perf_counter()
         if self.settings.place is not None:
             self.settings.place.check(mask)
-        method, changed = self._method_for(camera)
+        method = self._choice.for_camera(camera)
+        method.check(self.settings)
         looked = look(measurement, mask, camera, self.settings, self.device)
         aligned = self._aligned(looked.snapshot, method, progress)
         seen = aligned.snapshot
@@ -237,7 +181,7 @@ class Reconstruction:
                     *guessed,
                     *checks.plane_findings(mask, at),
                     *looked.findings,
-                    *changed,
+                    *self._choice.findings(camera),
                     *aligned.findings,
                     *outcome.findings,
                     *_residual_findings(residual, outcome, method, self.settings),
@@ -265,36 +209,13 @@ class Reconstruction:
             return at_place(snapshot, self.settings.place.place)
         if not self.settings.align:
             return Aligned(snapshot)
-        aligner = self._aligner
-        # A network that was chosen for a strange camera also aligns for it.
-        if aligner is None or not (
-            aligner is method or aligner.adapter(snapshot.camera).is_within_reach
-        ):
+        aligner = self._choice.aligner(snapshot.camera)
+        if aligner is None:
             raise ConfigError(
                 f"{method.name} cannot tell where the mask lies, and no network fits this camera: "
                 "leave align out."
             )
         return align(snapshot, aligner, progress)
-
-    def _method_for(self, camera: CASSI) -> tuple[Method, list[Finding]]:
-        """The method, or the fallback where the default network would be out of its depth."""
-        method = self._method
-        if self._chosen or not isinstance(method, NetworkMethod):
-            return method, []
-        adapter = method.adapter(camera)
-        if adapter.is_within_reach:
-            return method, []
-        off = f"dispersion is {adapter.strangeness:.2g} times off"
-        if camera.design != adapter.trained_design:
-            count = {"single": "one disperser", "dual": "two dispersers"}[camera.design]
-            off = f"design, with {count}, is not"
-        text = (
-            f"{FALLBACK} is used: this camera's {off} what the network {method.name} was trained "
-            f"for. Give --model {method.name} to use it anyway."
-        )
-        fallback = self._solver(FALLBACK)
-        fallback.check(self.settings)
-        return fallback, [Finding("note", text)]
 
 
 def _residual_findings(

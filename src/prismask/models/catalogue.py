@@ -2,7 +2,8 @@
 
 Weights that ship with the package lie in `prismask/weights` as safetensors; a file's name without
 its extension is the name people use (`srn-gst.m2m`). One of them may say `"default": true` in its
-record: that is what `reconstruct` uses when nobody chooses.
+record: that is what `reconstruct` uses when nobody chooses. Another one may say `"default":
+"other_cameras"`: it takes the first one's place behind cameras that are not that of its training.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from prismask.models.weights import load_weights, read_record
 
 FOLDER = Path(__file__).resolve().parents[1] / "weights"
 SUFFIX = ".safetensors"
+ELSEWHERE = "other_cameras"
+"""What `default` in a record says of weights for cameras that are not the default's."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,11 @@ class Shipped:
     def is_default(self) -> bool:
         """Whether `reconstruct` takes it when nobody chooses."""
         return self.record.get("default") is True
+
+    @property
+    def is_default_elsewhere(self) -> bool:
+        """Whether it does so behind cameras that are not that of the default's training."""
+        return self.record.get("default") == ELSEWHERE
 
 
 @cache
@@ -52,6 +60,13 @@ def shipped(folder: Path = FOLDER) -> tuple[Shipped, ...]:
 def default_weights(folder: Path = FOLDER) -> Shipped | None:
     """The weights to use when nobody chooses, if any are shipped for that."""
     return next((one for one in shipped(folder) if one.is_default), None)
+
+
+def defaults(folder: Path = FOLDER) -> tuple[Shipped, ...]:
+    """The weights among which the camera decides when nobody chooses, `default_weights` first."""
+    first = default_weights(folder)
+    others = (one for one in shipped(folder) if one.is_default_elsewhere)
+    return () if first is None else (first, *others)
 
 
 def is_path(name_or_path: str | Path) -> bool:

@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from prismask.optics.camera import CASSI
 from prismask.optics.dispersion import offsets_from_step
 from prismask.scenes.defaults import STEP
+
+
+@dataclass(frozen=True)
+class Variation:
+    """How far the cameras of a training lay from the one in its record (`optics.varied_prism`)."""
+
+    spread: tuple[float, float] = (1.0, 1.0)
+    """Factors on the length of the spectrum."""
+    bend: float = 0.0
+    """Most that it was bent, either way."""
+
+    @property
+    def reach(self) -> float:
+        """The longest spectrum over the shortest."""
+        return self.spread[1] / self.spread[0]
+
+    def nearest_spread(self, factor: float) -> float:
+        """The factor it learned that is nearest; the camera of the record is always among them."""
+        low, high = min(self.spread[0], 1.0), max(self.spread[1], 1.0)
+        return min(max(factor, low), high)
+
+
+ONE_CAMERA = Variation()
+"""What most trainings know."""
 
 
 def trained_with(camera: CASSI) -> dict[str, Any]:
@@ -24,3 +49,9 @@ def trained_camera(record: dict[str, Any]) -> CASSI:
     known = record.get("offsets_px")
     equal = offsets_from_step(int(record["bands"]), float(record.get("step_px", STEP)))
     return CASSI(tuple(known) if known else equal, design=record.get("design", "single"))
+
+
+def trained_variation(record: dict[str, Any]) -> Variation:
+    """How far cameras lay from `trained_camera`, as `training.setup` tells it."""
+    low, high = record.get("spread", ONE_CAMERA.spread)
+    return Variation((float(low), float(high)), float(record.get("bend", ONE_CAMERA.bend)))

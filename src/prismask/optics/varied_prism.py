@@ -19,13 +19,18 @@ band's window reaches them, so a network computes what it would on the narrow ca
 from __future__ import annotations
 
 import math
+from typing import TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.shear_on_device import shear_sum, unshear
+
+Places = TypeVar("Places", Tensor, NDArray[np.float64])
 
 LEAST, MOST = 0.3, 1.5
 """Spreads between which a camera is still like the one it is made from."""
@@ -155,12 +160,14 @@ def _most_bend(places: Tensor) -> float:
     return float(0.25 / (1 - along[1:] - along[:-1]).abs().max())
 
 
+def bent(along: Places, bend: float) -> Places:
+    """Places u on the way from the first band (0) to the last (1), bent: u + 4 b u (1 − u)."""
+    return along + 4 * bend * along * (1 - along)
+
+
 def _moved(places: Tensor, spread: float, bend: float) -> Tensor:
     most = float(places.max())
-    if most == 0:
-        return places
-    along = places / most
-    return spread * (places + 4 * bend * most * along * (1 - along))
+    return places if most == 0 else spread * most * bent(places / most, bend)
 
 
 def _extent_of(places: Tensor) -> int:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from prismask.inference.bands import BandAdapter
+from prismask.models.trained import Variation
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
@@ -168,6 +169,78 @@ def test_which_camera_is_not_the_training_s(camera: CASSI, another: bool) -> Non
 def test_where_nothing_is_known_of_the_training_bands_alone_tell() -> None:
     assert not BandAdapter.between(CASSI.from_step(28, 3), 28).is_another
     assert BandAdapter.between(CASSI.from_step(27), 28).is_another
+
+
+MANY = Variation((0.6, 1.1), 0.1)
+"""A network that learned behind spectra of these lengths and bends."""
+
+
+@pytest.mark.parametrize(
+    ("step", "bands", "strange", "factor"),
+    [
+        (2.0, 28, 1.0, 1),
+        (1.2, 28, 1.0, 1),  # the closest it knows
+        (1.0, 28, 1.2, 1),
+        (0.5, 28, 2.4, 1),
+        (2.2, 28, 1.0, 1),  # the widest
+        (2.4, 28, 1.0, 2 / 2.4),  # beyond it is stretched back to the camera it knows best
+        (12.0, 28, 12 * 0.4 / 2, 0.4),
+        (1.2 * 27 / 53, 54, 1.0, 1),
+        (54 / 7, 8, 27 / 7, 1),
+        (2.2, 16, 1.0, 1),  # few bands, but no further apart than it knows
+    ],
+)
+def test_only_what_lies_beyond_the_cameras_of_the_training_is_strange(
+    step: float, bands: int, strange: float, factor: float
+) -> None:
+    adapter = BandAdapter.between(CASSI.from_step(bands, step), 28, CASSI.from_step(28), MANY)
+    assert adapter.strangeness == pytest.approx(strange)
+    assert adapter.stretch == pytest.approx(factor)
+    assert adapter.is_within_reach == (strange <= 1.6)
+
+
+@pytest.mark.parametrize("first", [2.9, 2.3, 1.7, 1.1])
+@pytest.mark.parametrize("scale", [1.0, 0.7])
+def test_a_prism_that_is_bent_as_in_training_is_shown_as_it_is(first: float, scale: float) -> None:
+    prism = uneven(scale * first, scale * (4 - first))
+    adapter = BandAdapter.between(prism, 28, CASSI.from_step(28), MANY)
+    assert adapter.shown is prism
+    assert adapter.strangeness == 1
+    assert adapter.is_another  # its errors are not those behind the camera of the record
+
+
+@pytest.mark.parametrize("bands", [28, 31, 20])
+def test_a_stronger_bend_is_shown_as_the_strongest_of_the_training(bands: int) -> None:
+    prism = uneven(3.5, 0.5, bands)
+    adapter = BandAdapter.between(prism, 28, CASSI.from_step(28), MANY)
+    assert adapter.is_needed
+    steps = np.diff(adapter.shown.offsets) * 27 / adapter.shown.offsets[-1]
+    # Its ends lie 1 ± 4 b (1 − 1/27) times as far apart as without a bend.
+    assert steps[0] == pytest.approx(1 + 0.4 * 26 / 27, rel=1e-2)
+    assert steps[-1] == pytest.approx(1 - 0.4 * 26 / 27, rel=1e-2)
+    mirrored = CASSI(tuple(prism.offsets[-1] - place for place in prism.offsets[::-1]))
+    other = BandAdapter.between(mirrored, 28, CASSI.from_step(28), MANY)
+    assert np.allclose(np.diff(other.shown.offsets)[::-1], np.diff(adapter.shown.offsets))
+
+
+@pytest.mark.parametrize("bands", [31, 20])
+def test_a_virtual_camera_is_bent_like_the_real_one(bands: int) -> None:
+    prism = uneven(2.4, 1.6, bands)
+    adapter = BandAdapter.between(prism, 28, CASSI.from_step(28), MANY)
+    steps = np.diff(adapter.shown.offsets)
+    assert steps[0] / steps[-1] == pytest.approx(2.4 / 1.6, rel=2e-2)
+    even = BandAdapter.between(prism, 28, CASSI.from_step(28))
+    assert np.ptp(np.diff(even.shown.offsets)) < 1e-6
+
+
+def test_what_a_record_says_of_its_cameras() -> None:
+    record = {"bands": 28, "step_px": 2.0, "spread": [0.6, 1.1], "bend": 0.1}
+    adapter = BandAdapter.for_record(CASSI.from_step(28, 1.5), record)
+    assert adapter.variation == MANY
+    assert adapter.strangeness == 1
+    plain = BandAdapter.for_record(CASSI.from_step(28, 1.5), {"bands": 28, "step_px": 2.0})
+    assert plain.strangeness == pytest.approx(4 / 3)
+    assert BandAdapter.for_record(CASSI.from_step(28, 1.5), {"bands": 28}).trained is None
 
 
 def test_orientation_and_design_are_kept() -> None:

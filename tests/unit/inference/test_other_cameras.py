@@ -14,7 +14,7 @@ from torch import Tensor
 from prismask.errors import ConfigError
 from prismask.inference.bands import BandAdapter
 from prismask.inference.calibration import calibrate
-from prismask.inference.camera_family import BAND_RATIOS, EXTENTS, draw_cameras
+from prismask.inference.camera_family import BAND_RATIOS, draw_cameras, extents
 from prismask.inference.class_fit import with_class
 from prismask.inference.displacement import Place
 from prismask.inference.engine import Engine
@@ -23,6 +23,7 @@ from prismask.inference.other_cameras import calibrate_cameras
 from prismask.inference.single import reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
+from prismask.models.trained import ONE_CAMERA, Variation
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
@@ -30,6 +31,7 @@ from prismask.scenes.random_scenes import random_scene
 from prismask.scenes.records import Cube, Mask, Measurement
 
 TRAINED = CASSI.from_step(28)
+MANY = Variation((0.6, 1.1), 0.1)
 BANDS, SIZE = 8, (36, 48)
 CAMERA = CASSI.from_step(BANDS)
 RESULTS = Path(__file__).resolve().parents[3] / "results" / "cameras.py"
@@ -42,8 +44,8 @@ def test_the_family() -> None:
     assert len(set(cameras)) == 24
     spreads = [camera.offsets[-1] / TRAINED.offsets[-1] for camera in cameras]
     assert spreads == sorted(spreads)
-    assert EXTENTS[0] <= spreads[0] < 0.7
-    assert 2.3 < spreads[-1] <= EXTENTS[1]
+    assert extents()[0] <= spreads[0] < 0.7
+    assert 2.3 < spreads[-1] <= extents()[1]
     even = [bool(np.ptp(np.diff(camera.offsets)) < 1e-6) for camera in cameras]
     assert sum(even) == 12
     assert sum(camera.bands == 28 for camera in cameras) >= 12
@@ -55,8 +57,20 @@ def test_the_family() -> None:
         assert adapter.is_within_reach
 
 
+def test_a_network_that_knows_many_cameras_meets_closer_ones() -> None:
+    cameras = draw_cameras(TRAINED, 24, seed=1, variation=MANY)
+    spreads = [camera.offsets[-1] / TRAINED.offsets[-1] for camera in cameras]
+    assert 0.6 / 1.6 <= spreads[0] < 0.42
+    assert spreads[-1] > 2.3
+    for camera in cameras:
+        adapter = BandAdapter.between(camera, 28, TRAINED, MANY)
+        assert adapter.is_another
+        assert adapter.is_within_reach
+
+
 @pytest.mark.skipif(not RESULTS.is_file(), reason="the results are not beside the tests")
-def test_none_is_one_of_those_that_results_are_reported_for() -> None:
+@pytest.mark.parametrize("known", [ONE_CAMERA, MANY])
+def test_none_is_one_of_those_that_results_are_reported_for(known: Variation) -> None:
     from prismask.apps.calibrate import CAMERAS
     from prismask.apps.calibrate_data import CAMERA_SEED
 
@@ -65,7 +79,7 @@ def test_none_is_one_of_those_that_results_are_reported_for() -> None:
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
-    drawn = set(draw_cameras(TRAINED, CAMERAS, CAMERA_SEED))
+    drawn = set(draw_cameras(TRAINED, CAMERAS, CAMERA_SEED, known))
     assert not drawn & set(module.CAMERAS.values())
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import prismask
 from prismask.errors import ConfigError, ShapeError, ValuesError, WeightsError
-from prismask.inference import single
+from prismask.inference import choice
 from prismask.inference.settings import Settings
 from prismask.inference.single import Reconstruction, reconstruct
 from prismask.models import catalogue
@@ -149,10 +149,10 @@ def test_bad_input(mask: Mask, shot: Measurement) -> None:
 def test_no_weights_ship_yet_and_then_they_do(
     shot: Measurement, mask: Mask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(single, "default_weights", lambda: None)
+    monkeypatch.setattr(choice, "defaults", tuple)
     assert reconstruct(shot, mask, CAMERA).attrs["method"] == "gap-tv"
     save_weights(_network(), tmp_path / "best.safetensors", {"name": "best", "default": True})
-    monkeypatch.setattr(single, "default_weights", lambda: catalogue.default_weights(tmp_path))
+    monkeypatch.setattr(choice, "defaults", lambda: catalogue.defaults(tmp_path))
     monkeypatch.setattr(catalogue, "FOLDER", tmp_path)
     chosen = reconstruct(shot, mask, CAMERA)
     assert chosen.attrs["method"] == "network"
@@ -166,7 +166,7 @@ def best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Weights that ship, and are the default."""
     record = {"name": "best", "default": True, "step_px": 2.0}
     save_weights(_network(), tmp_path / "best.safetensors", record)
-    monkeypatch.setattr(single, "default_weights", lambda: catalogue.default_weights(tmp_path))
+    monkeypatch.setattr(choice, "defaults", lambda: catalogue.defaults(tmp_path))
     return tmp_path / "best.safetensors"
 
 

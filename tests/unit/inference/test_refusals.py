@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from prismask.errors import ConfigError, ValuesError
-from prismask.inference import single
+from prismask.inference import choice, single
 from prismask.inference.calibration import calibrate
 from prismask.inference.engine import Engine
 from prismask.inference.settings import Settings
@@ -60,7 +60,7 @@ def best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reconstructor:
     model = _network(samples=0)
     record = {**model.record, "name": "best", "default": True}
     save_weights(model, tmp_path / "best.safetensors", record)
-    monkeypatch.setattr(single, "default_weights", lambda: catalogue.default_weights(tmp_path))
+    monkeypatch.setattr(choice, "defaults", lambda: catalogue.defaults(tmp_path))
     return model
 
 

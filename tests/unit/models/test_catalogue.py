@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from prismask.errors import ConfigError, DataMissingError, WeightsError
-from prismask.models.catalogue import default_weights, find_weights, load_model, shipped
+from prismask.models.catalogue import (
+    default_weights,
+    defaults,
+    find_weights,
+    load_model,
+    shipped,
+)
 from prismask.models.registry import create_model
 from prismask.models.weights import save_weights
 
@@ -31,6 +37,19 @@ def test_shipped_weights_by_name(folder: Path) -> None:
     assert found.name == "other"
     assert default_weights(folder.parent) is None
     assert shipped(folder.parent / "missing") == ()
+
+
+def test_some_weights_are_for_other_cameras_than_the_default_s(folder: Path) -> None:
+    assert [one.name for one in defaults(folder)] == ["other"]
+    shipped.cache_clear()
+    model = create_model("srn", bands=4, seed=0, width=8, blocks=1)
+    # Its name comes first, but it is not the first choice.
+    save_weights(model, folder / "far.safetensors", {"name": "far", "default": "other_cameras"})
+    assert [one.name for one in defaults(folder)] == ["other", "far"]
+    found = default_weights(folder)
+    assert found is not None
+    assert found.name == "other"
+    assert defaults(folder.parent) == ()
 
 
 def test_weights_by_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,17 +27,18 @@ function showProgress(stage, done, total) {
 async function offer() {
   const about = await get("/api/about");
   const how = byId("how");
+  const chooses = about.models.includes(about.default); // by the camera, where networks are offered
+  if (chooses) how.add(new Option("the network for this camera", "camera:"));
   for (const name of about.models) how.add(new Option(`${name} (network)`, `model:${name}`));
   for (const name of about.methods) how.add(new Option(`${name} (no training)`, `method:${name}`));
-  const wanted = about.models.includes(about.default) ? `model:${about.default}` : `method:${about.default}`;
-  how.value = wanted;
+  how.value = chooses ? "camera:" : `method:${about.default}`;
   byId("largest").textContent = `${(about.limits.upload_bytes / 2 ** 20).toFixed(0)} MiB at most.`;
   how.addEventListener("change", showOptions);
   showOptions();
 }
 
 function showOptions() {
-  const isModel = byId("how").value.startsWith("model:");
+  const isModel = !byId("how").value.startsWith("method:");
   for (const [field, shown] of [["samples", isModel], ["adapt", isModel], ["iterations", !isModel]]) {
     byId(`${field}-field`).hidden = !shown;
     byId(field).disabled = !shown; // or a wrong number that nobody sees would hold the form back
@@ -47,8 +48,8 @@ function showOptions() {
 function order() {
   const data = new FormData();
   const [kind, name] = byId("how").value.split(/:(.*)/s);
-  data.append(kind, name);
-  const own = kind === "model" ? ["samples", "adapt"] : ["iterations"];
+  if (kind !== "camera") data.append(kind, name);
+  const own = kind !== "method" ? ["samples", "adapt"] : ["iterations"];
   const fields = ["bands", "step", "offsets", "wavelengths", "axis", "design", ...own];
   for (const field of fields) if (byId(field).value.trim() !== "") data.append(field, byId(field).value);
   if (byId("align").checked) data.append("align", "true");
