@@ -32,7 +32,7 @@ from prismask.inference.alignment import align_mask
 from prismask.inference.displacement import Place
 from prismask.inference.engine import Engine
 from prismask.inference.intervals import Interval, coverage
-from prismask.inference.methods import with_interval
+from prismask.inference.network_method import with_interval
 from prismask.models.catalogue import load_model
 from prismask.models.devices import choose_device
 from prismask.optics.camera import CASSI

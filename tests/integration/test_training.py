@@ -28,7 +28,7 @@ from prismask.errors import (
     WeightsError,
 )
 from prismask.inference.engine import Engine
-from prismask.inference.methods import NetworkMethod
+from prismask.inference.network_method import NetworkMethod
 from prismask.inference.turning import Turn
 from prismask.models.catalogue import load_model
 from prismask.models.inputs import network_scale

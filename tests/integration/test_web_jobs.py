@@ -90,6 +90,20 @@ def test_a_camera_is_told_in_the_form(folder: Path, served: httpx.Client) -> Non
     assert (both.status_code, "give one of them" in both.text) == (422, True)
 
 
+def test_whoever_says_nothing_gets_the_network_for_the_camera(
+    folder: Path, served: httpx.Client
+) -> None:
+    close = CASSI.from_step(28, 1.5)
+    scene, mask = random_scene(1, tiny_web.SIZE), load_mask(folder / "mask.nc")
+    save(simulate(scene, mask, close), folder / "snapshot.nc", overwrite=True)
+    answer = tiny_web.submit(served, folder)
+    status = tiny_web.wait_for(served, answer.json()["id"])
+    assert status["state"] == "done", status
+    out = folder / "fetched.nc"
+    out.write_bytes(served.get(f"/api/results/{status['result']}/cube.nc").content)
+    assert load_cube(out).attrs["model"] == "srn-looks.cameras"
+
+
 def test_own_weights_with_samples(folder: Path) -> None:
     model = create_model("srn", bands=28, mask_posterior="gst", seed=0, width=8, blocks=1)
     save_weights(model, folder / "tiny.safetensors", {"name": "tiny", "step_px": 2.0})

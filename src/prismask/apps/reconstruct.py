@@ -30,8 +30,8 @@ class MethodOptions:
     """How the cube is made."""
 
     model: str | None = None
-    """Trained weights: a name from `prismask models` or the path of a file. [default: the best
-    weights that ship, else gap-tv]"""
+    """Trained weights: a name from `prismask models` or the path of a file. [default: those that
+    ship for such a camera; gap-tv where none do]"""
     method: str | None = None
     """A solver that needs no training, such as gap-tv, instead of a network."""
     iterations: int | None = None
@@ -58,7 +58,7 @@ class MethodOptions:
 
     align: bool = False
     """Move the mask by fractions of a pixel to where the snapshot says it lies; takes some hundred
-    runs of a network, for solvers the default one."""
+    runs of a network, for solvers a default one."""
 
     place: Path | None = None
     """A cube made with --align: read the mask where it was found then. For all other snapshots of

@@ -11,7 +11,8 @@ import torch
 
 from prismask.inference.checks import Finding
 from prismask.inference.displacement import Place
-from prismask.inference.methods import Array, NetworkMethod, Outcome, Progress
+from prismask.inference.methods import Array, Outcome, Progress
+from prismask.inference.network_method import NetworkMethod
 from prismask.inference.view import Snapshot
 from prismask.optics.camera import CASSI
 

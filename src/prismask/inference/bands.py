@@ -120,30 +120,49 @@ class BandAdapter:
         if not self.trained_step or self.shown.bands < 2:
             return 1.0
         spread = abs(_step(self.shown) / self.trained_step)
-        wider = spread > WIDER * self.variation.nearest_spread(spread)
+        wider = spread > WIDER * max(1.0, self.variation.nearest_spread(spread))
         return max(1 / spread, COARSEST) if wider else 1.0
 
     @property
     def strangeness(self) -> float:
-        """Pixels a band over the nearest of the training, or the inverse, at least 1.
+        """Pixels a band that it sees over the nearest of the training, or the inverse, or `apart`.
 
-        Those of the virtual camera count, and the camera's own where its bands lie too far apart.
+        At least 1, and for a network that knows more cameras never more than for one of them.
         """
-        if not self.trained_step or self.shown.bands < 2:
+        shown = self._factor(self.shown)
+        if shown is None:
             return 1.0
-        unit = abs(self.trained_step) / self.stretch
-        shown, own = abs(_step(self.shown)) / unit, abs(_step(self.camera)) / unit
         if shown == 0:
             return float("inf")
         near = self.variation.nearest_spread(shown)
-        # Far apart is far apart, also for a network that knows a little more than its own camera.
-        apart = own if own > self.variation.nearest_spread(own) else 1.0
-        return max(shown / near, near / shown, apart)
+        return max(shown / near, near / shown, self.apart)
+
+    @property
+    def apart(self) -> float:
+        """How much further apart the camera's own bands lie than in the training, at least 1.
+
+        That is, than those of the record's camera or than the network's own, whichever is less.
+        """
+        shown, own = self._factor(self.shown), self._factor(self.camera)
+        if not shown or not own or own <= self.variation.nearest_spread(own):
+            return 1.0
+        return min(own, own / shown)
+
+    def _factor(self, camera: CASSI) -> float | None:
+        """Pixels a band of a camera over the training's, in the frame that the network reads."""
+        if not self.trained_step or self.shown.bands < 2:
+            return None
+        return abs(_step(camera) / self.trained_step) * self.stretch
+
+    @property
+    def is_of_other_design(self) -> bool:
+        """Whether the camera has two dispersers where the training's had one, or the reverse."""
+        return self.camera.design != self.trained_design
 
     @property
     def is_within_reach(self) -> bool:
         """Whether the network may be taken by default."""
-        return self.camera.design == self.trained_design and self.strangeness <= LIMIT
+        return not self.is_of_other_design and self.strangeness <= LIMIT
 
     @property
     def is_another(self) -> bool:
@@ -151,7 +170,7 @@ class BandAdapter:
 
         One that lies along the height or to the left is the training's, turned.
         """
-        if self.is_needed or self.stretch < 1 or self.camera.design != self.trained_design:
+        if self.is_needed or self.stretch < 1 or self.is_of_other_design:
             return True
         if self.trained is None or self.camera.bands < 2:
             return False

@@ -16,8 +16,10 @@ from prismask.errors import ConfigError
 from prismask.inference.bands import BandAdapter
 from prismask.inference.checks import Finding
 from prismask.inference.engine import Engine, default_tiling
-from prismask.inference.methods import Method, NetworkMethod, SolverMethod
+from prismask.inference.methods import Method
+from prismask.inference.network_method import NetworkMethod
 from prismask.inference.settings import Settings
+from prismask.inference.solver_method import SolverMethod
 from prismask.models.catalogue import Shipped, defaults, load_model
 from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI
@@ -27,7 +29,7 @@ FALLBACK = "gap-tv"
 
 
 class Choice:
-    """The methods of one run of the command: networks are loaded when a camera first needs them."""
+    """The methods of one run; the second default is loaded when a camera first needs it."""
 
     def __init__(
         self, settings: Settings, device: torch.device, network: Reconstructor | None = None
@@ -57,10 +59,12 @@ class Choice:
         """A remark where no default network serves `camera`."""
         if self._asked is not None or not self._defaults or self._default(camera) is not None:
             return []
-        nearest = min(self._defaults, key=lambda one: adapter_of(one, camera).strangeness)
-        adapter = adapter_of(nearest, camera)
+        known = [(one, adapter_of(one, camera)) for one in self._defaults]
+        nearest, adapter = min(
+            known, key=lambda pair: (pair[1].is_of_other_design, pair[1].strangeness)
+        )
         off = f"dispersion is {adapter.strangeness:.2g} times off"
-        if camera.design != adapter.trained_design:
+        if adapter.is_of_other_design:
             count = {"single": "one disperser", "dual": "two dispersers"}[camera.design]
             off = f"design, with {count}, is not"
         text = (
@@ -116,16 +120,13 @@ class Choice:
 def choose(camera: CASSI, among: tuple[Shipped, ...]) -> Shipped | None:
     """The weights to take behind `camera`, or None where it is out of reach of all.
 
-    Those whose own camera it is; else those that learned behind the most different ones.
+    Those whose own camera it is; else those that are there for other cameras, if they reach it.
     """
-    known = [(one, adapter_of(one, camera)) for one in among]
-    for one, adapter in known:
-        if not adapter.is_another:
+    for one in among:
+        if not adapter_of(one, camera).is_another:
             return one
-    near = [(one, adapter) for one, adapter in known if adapter.is_within_reach]
-    if not near:
-        return None
-    return max(near, key=lambda pair: pair[1].variation.reach)[0]
+    near = [one for one in among if adapter_of(one, camera).is_within_reach]
+    return next((one for one in near if one.is_default_elsewhere), near[0] if near else None)
 
 
 def adapter_of(one: Shipped, camera: CASSI) -> BandAdapter:

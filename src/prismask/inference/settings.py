@@ -18,9 +18,9 @@ class Settings:
     """The choices of one run; hashable, and small enough to be sent to another process."""
 
     method: str | None = None
-    """A solver by name; None: the network, or gap-tv where there is none."""
+    """A solver by name; None: a network, or gap-tv where none serves the camera."""
     model: str | None = None
-    """Weights by name or path; None: the default ones, if any are shipped."""
+    """Weights by name or path; None: those that ship for the camera."""
     samples: int = 0
     """Masks drawn from the network's posterior; 0: a single pass."""
     level: float = 0.9

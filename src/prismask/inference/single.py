@@ -25,7 +25,8 @@ from prismask.inference.choice import Choice
 from prismask.inference.history import observations, sources
 from prismask.inference.known_place import KnownPlace
 from prismask.inference.look import look
-from prismask.inference.methods import Method, NetworkMethod, Outcome, Progress
+from prismask.inference.methods import Method, Outcome, Progress
+from prismask.inference.network_method import NetworkMethod
 from prismask.inference.selfcheck import Residual, reproject
 from prismask.inference.settings import Settings
 from prismask.inference.view import Snapshot
@@ -70,8 +71,8 @@ def reconstruct(
 
     camera: None takes the one noted in the measurement or the mask, else the default one, else the
         band count that fits the two sizes.
-    method, model: a solver by name, or trained weights by name or path. With neither, the
-        default weights that ship, or gap-tv as long as none do.
+    method, model: a solver by name, or trained weights by name or path. With neither, the weights
+        that ship for such a camera, or gap-tv where none do (`inference.choice`).
     wavelengths: of the camera's bands in nm; None takes those noted in the measurement or the
         mask, or the default ones for the default band count; otherwise the cube has none.
     samples: masks drawn from the network's posterior. The cube is then their mean, `std` their
@@ -83,7 +84,7 @@ def reconstruct(
     registration: whether to ask the snapshot first if its mask is the right one and in its place.
     align: whether to move the mask by fractions of a pixel to where the snapshot says it lies; a
         network has to be run some hundred times on part of the frame for it: the one that
-        reconstructs, or for a solver the default one.
+        reconstructs, or for a solver the one for such a camera.
     adapt: steps in which the network first learns the scene from its own cube; about a hundred are
         worth their time, which does not grow with the frame.
     place: a cube made with `align` from another snapshot of the same camera: the mask is read where

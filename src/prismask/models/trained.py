@@ -19,15 +19,13 @@ class Variation:
     bend: float = 0.0
     """Most that it was bent, either way."""
 
-    @property
-    def reach(self) -> float:
-        """The longest spectrum over the shortest."""
-        return self.spread[1] / self.spread[0]
-
     def nearest_spread(self, factor: float) -> float:
         """The factor it learned that is nearest; the camera of the record is always among them."""
-        low, high = min(self.spread[0], 1.0), max(self.spread[1], 1.0)
-        return min(max(factor, low), high)
+        low, high = self.spread
+        if factor <= 0:
+            return min(low, 1.0)
+        known = min(max(factor, low), high)
+        return min(known, 1.0, key=lambda each: max(each / factor, factor / each))
 
 
 ONE_CAMERA = Variation()

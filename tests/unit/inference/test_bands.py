@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from prismask.inference.bands import BandAdapter
-from prismask.models.trained import Variation
+from prismask.models.trained import ONE_CAMERA, Variation
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
@@ -184,9 +186,12 @@ MANY = Variation((0.6, 1.1), 0.1)
         (0.5, 28, 2.4, 1),
         (2.2, 28, 1.0, 1),  # the widest
         (2.4, 28, 1.0, 2 / 2.4),  # beyond it is stretched back to the camera it knows best
-        (12.0, 28, 12 * 0.4 / 2, 0.4),
+        (12.0, 28, 12 * 0.4 / 2.2, 0.4),
         (1.2 * 27 / 53, 54, 1.0, 1),
         (54 / 7, 8, 27 / 7, 1),
+        (58 / 17, 18, 27 / 17, 1),  # further apart than its own by that, whatever the spectrum
+        (62 / 17, 18, 27 / 17, 54 * 27 / 27 / 62),
+        (34 / 11, 12, 17 / 11, 1),
         (2.2, 16, 1.0, 1),  # few bands, but no further apart than it knows
     ],
 )
@@ -197,6 +202,47 @@ def test_only_what_lies_beyond_the_cameras_of_the_training_is_strange(
     assert adapter.strangeness == pytest.approx(strange)
     assert adapter.stretch == pytest.approx(factor)
     assert adapter.is_within_reach == (strange <= 1.6)
+
+
+@given(
+    bands=st.integers(2, 60),
+    extent=st.floats(10, 300),
+    known=st.builds(
+        lambda low, high: Variation((low, high), 0.1), st.floats(0.3, 1), st.floats(1, 1.5)
+    ),
+)
+def test_who_knows_more_reaches_further(bands: int, extent: float, known: Variation) -> None:
+    camera = CASSI.from_step(bands, extent / (bands - 1))
+    one, many = (
+        BandAdapter.between(camera, 28, CASSI.from_step(28), each) for each in (ONE_CAMERA, known)
+    )
+    assert many.strangeness <= one.strangeness * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("spread", "factor", "nearest"),
+    [
+        ((0.6, 1.1), 0.8, 0.8),
+        ((0.6, 1.1), 0.5, 0.6),
+        ((0.6, 1.1), 3.0, 1.1),
+        ((0.3, 0.5), 0.6, 0.5),  # nothing between its cameras and that of the record is known
+        ((0.3, 0.5), 0.75, 1.0),
+        ((0.3, 0.5), 2.0, 1.0),
+        ((1.2, 1.5), 1.03, 1.0),
+        ((1.2, 1.5), 0.0, 1.0),
+        ((0.6, 1.1), 0.0, 0.6),
+    ],
+)
+def test_the_nearest_that_it_knows(
+    spread: tuple[float, float], factor: float, nearest: float
+) -> None:
+    known = Variation(spread)
+    assert known.nearest_spread(factor) == nearest
+    if factor:
+        camera = CASSI.from_step(28, 2 * factor)
+        adapter = BandAdapter.between(camera, 28, CASSI.from_step(28), known)
+        assert adapter.stretch <= 1
+        assert (adapter.stretch < 1) == (factor > 1.2)
 
 
 @pytest.mark.parametrize("first", [2.9, 2.3, 1.7, 1.1])

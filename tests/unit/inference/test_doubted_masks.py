@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.inference import doubted_masks, methods, probe
+from prismask.inference import doubted_masks, network_method, probe
 from prismask.inference.alignment import Alignment
 from prismask.inference.calibration import calibrate
 from prismask.inference.displacement import BANDS, BLUR, Place
@@ -142,7 +142,7 @@ def test_it_is_asked_again_where_alignment_finds_nothing(
     given, place = shot(3, FAULTS["out of focus"]), FAULTS["out of focus"]
     for worth, asked in ((0.5, False), (1.0, True)):
         found = Alignment(place, 1.0, worth)
-        monkeypatch.setattr(methods, "align_mask", lambda *_, found=found: found)
+        monkeypatch.setattr(network_method, "align_mask", lambda *_, found=found: found)
         cube = made(network, given, align=True)
         assert ("mask_doubted" in cube.attrs) is asked
     assert any("--align has found no place" in text for text in cube.attrs["findings"])
@@ -217,7 +217,7 @@ def test_the_fit_adds_one_size_and_says_what_it_saw(
 
 def test_only_what_was_found_out_counts(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     gains = iter([0.5, -0.5, -0.5] * 100)
-    monkeypatch.setattr(methods, "probe_mask", lambda *_: probe.Probe(next(gains)))
+    monkeypatch.setattr(network_method, "probe_mask", lambda *_: probe.Probe(next(gains)))
     fitted = calibrate_doubts(engine, scenes(range(2)), masks(), 6)
     # Three are asked each time: wrong, the same with samples, and right.
     for kind, found in (("single", 12), ("sampled", 0)):

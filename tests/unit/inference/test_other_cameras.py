@@ -62,10 +62,8 @@ def test_a_network_that_knows_many_cameras_meets_closer_ones() -> None:
     spreads = [camera.offsets[-1] / TRAINED.offsets[-1] for camera in cameras]
     assert 0.6 / 1.6 <= spreads[0] < 0.42
     assert spreads[-1] > 2.3
-    for camera in cameras:
-        adapter = BandAdapter.between(camera, 28, TRAINED, MANY)
-        assert adapter.is_another
-        assert adapter.is_within_reach
+    near = [BandAdapter.between(camera, 28, TRAINED).is_within_reach for camera in cameras]
+    assert not all(near)  # of those that a network with one camera would leave to a solver
 
 
 @pytest.mark.skipif(not RESULTS.is_file(), reason="the results are not beside the tests")
@@ -79,8 +77,10 @@ def test_none_is_one_of_those_that_results_are_reported_for(known: Variation) ->
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
-    drawn = set(draw_cameras(TRAINED, CAMERAS, CAMERA_SEED, known))
-    assert not drawn & set(module.CAMERAS.values())
+    for drawn in draw_cameras(TRAINED, CAMERAS, CAMERA_SEED, known):
+        for camera in module.CAMERAS.values():
+            alike = drawn.bands == camera.bands
+            assert not (alike and np.allclose(drawn.offsets, camera.offsets, atol=0.1))
 
 
 def test_a_network_without_other_cameras() -> None:

@@ -91,7 +91,7 @@ def test_a_camera_that_spreads_further_is_reconstructed() -> None:
     signal = camera.forward(torch.tensor(truth)[None], mask)[0]
     shot, record = Measurement(signal.numpy()), Mask(mask.numpy())
     cube = reconstruct(shot, record, camera, registration=False, device="cpu")
-    assert cube.attrs["model"] == "srn-looks.m2m"
+    assert cube.attrs["model"] == "srn-looks.cameras"
     assert cube.attrs["frame_stretch"] == pytest.approx(2 / 3, rel=0.01)
     assert cube.values.shape == truth.shape
     assert cube.lower is not None

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.inference import methods
+from prismask.inference import network_method
 from prismask.inference.alignment import Alignment
 from prismask.inference.bands import BandAdapter
 from prismask.inference.displacement import Place
 from prismask.inference.engine import Engine
-from prismask.inference.methods import NetworkMethod
+from prismask.inference.network_method import NetworkMethod
 from prismask.inference.single import reconstruct
 from prismask.inference.turning import Turn
 from prismask.inference.view import Snapshot
@@ -138,7 +138,7 @@ def test_a_mask_is_found_in_the_camera_s_frame(
     network: Reconstructor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Place((0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2))
-    monkeypatch.setattr(methods, "align_mask", lambda *given: Alignment(place, 1.0, 0.1))
+    monkeypatch.setattr(network_method, "align_mask", lambda *given: Alignment(place, 1.0, 0.1))
     camera = CASSI.from_step(BANDS, -2.0, "height")
     mask = fabricate_mask((24, 24), seeded(3))[None, None]
     signal = camera.forward(torch.rand(1, BANDS, 24, 24), mask)[0]

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from prismask.models.catalogue import FOLDER, default_weights, load_model, shipped
+from prismask.models.catalogue import FOLDER, defaults, load_model, shipped
 
 CARDS = Path(__file__).resolve().parents[3] / "docs" / "models.md"
+LOOKS = ["srn-looks.m2m", "srn-looks.o2o", "srn-looks.cameras"]
 NAMES = [path.name.removesuffix(".safetensors") for path in sorted(FOLDER.glob("*.safetensors"))]
 
 
 def test_none_is_damaged_and_one_is_the_default() -> None:
     assert [one.name for one in shipped()] == NAMES
     assert [one.name for one in shipped() if one.is_default] == ["srn-looks.m2m"]
-    assert default_weights() is not None
+    assert [one.name for one in defaults()] == ["srn-looks.m2m", "srn-looks.cameras"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -33,7 +34,7 @@ def test_records_are_complete(name: str) -> None:
     assert load_model(name).bands == 28
 
 
-@pytest.mark.parametrize("name", ["srn-looks.m2m", "srn-looks.o2o"])
+@pytest.mark.parametrize("name", LOOKS)
 @pytest.mark.parametrize(
     ("kind_of", "group", "near"),
     [("other_cameras", "cameras", 0.01), ("doubted_masks", "scenes", 0.02)],  # 24, and 6
@@ -52,7 +53,7 @@ def test_its_interval_knows_other_cameras_and_doubted_masks(
             assert mean == pytest.approx(float(level), abs=near)
 
 
-@pytest.mark.parametrize("name", ["srn-looks.m2m", "srn-looks.o2o"])
+@pytest.mark.parametrize("name", LOOKS)
 def test_it_finds_wrong_masks_out_and_leaves_right_ones_alone(name: str) -> None:
     (one,) = [each for each in shipped() if each.name == name]
     about = one.record["interval"]["single"]["classes"]["doubted_masks"]["about"]

@@ -14,7 +14,9 @@ class About(BaseModel):
     uploads: bool
     methods: list[str] = []
     models: list[str] = []
-    default: str | None = None
+    default: str | None = Field(
+        default=None, description="what a job without method and model gets behind the usual camera"
+    )
     limits: dict[str, float] = {}
 
 

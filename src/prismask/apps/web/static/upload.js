@@ -28,7 +28,7 @@ async function offer() {
   const about = await get("/api/about");
   const how = byId("how");
   const chooses = about.models.includes(about.default); // by the camera, where networks are offered
-  if (chooses) how.add(new Option("the network for this camera", "camera:"));
+  if (chooses) how.add(new Option("what suits the camera", "camera:"));
   for (const name of about.models) how.add(new Option(`${name} (network)`, `model:${name}`));
   for (const name of about.methods) how.add(new Option(`${name} (no training)`, `method:${name}`));
   how.value = chooses ? "camera:" : `method:${about.default}`;
