@@ -276,7 +276,7 @@ def told_by_wrong_commands(lab: Path) -> list[str]:
     for name, array in arrays.items():
         np.save(lab / f"{name}.npy", array)
     np.savez(lab / "two.npz", a=shot, b=shot)
-    for bands, step in ((28, 1.5), (24, 1.0)):
+    for bands, step in ((28, 0.9), (24, 0.5)):
         size = CASSI.from_step(bands, step).scene_size((shot.shape[0], shot.shape[1]))
         np.save(lab / f"mask_{bands}.npy", np.resize(mask, size))
     wrong = """
@@ -296,8 +296,8 @@ def told_by_wrong_commands(lab: Path) -> list[str]:
         clipped.npy --mask mask.mat
         offset.npy --mask mask.mat
         cropped.npy --mask mask.mat
-        snapshot.mat --mask mask_28.npy --bands 28 --step 1.5
-        snapshot.mat --mask mask_24.npy --bands 24 --step 1
+        snapshot.mat --mask mask_28.npy --bands 28 --step 0.9
+        snapshot.mat --mask mask_24.npy --bands 24 --step 0.5
     """
     told = []
     for line in filter(None, map(str.strip, wrong.splitlines())):
