@@ -117,9 +117,9 @@ class BandAdapter:
 
         See `inference.stretching`; 1 where bands lie as close, or closer.
         """
-        if not self.trained_step or self.shown.bands < 2:
+        spread = self._spread(self.shown)
+        if spread is None:
             return 1.0
-        spread = abs(_step(self.shown) / self.trained_step)
         wider = spread > WIDER * max(1.0, self.variation.nearest_spread(spread))
         return max(1 / spread, COARSEST) if wider else 1.0
 
@@ -129,11 +129,12 @@ class BandAdapter:
 
         At least 1, and for a network that knows more cameras never more than for one of them.
         """
-        shown = self._factor(self.shown)
-        if shown is None:
+        spread = self._spread(self.shown)
+        if spread is None:
             return 1.0
-        if shown == 0:
+        if spread == 0:
             return float("inf")
+        shown = spread * self.stretch
         near = self.variation.nearest_spread(shown)
         return max(shown / near, near / shown, self.apart)
 
@@ -143,16 +144,17 @@ class BandAdapter:
 
         That is, than those of the record's camera or than the network's own, whichever is less.
         """
-        shown, own = self._factor(self.shown), self._factor(self.camera)
-        if not shown or not own or own <= self.variation.nearest_spread(own):
+        shown, own = self._spread(self.shown), self._spread(self.camera)
+        if not shown or not own:
             return 1.0
-        return min(own, own / shown)
+        read = own * self.stretch
+        return min(read, own / shown) if read > self.variation.nearest_spread(read) else 1.0
 
-    def _factor(self, camera: CASSI) -> float | None:
-        """Pixels a band of a camera over the training's, in the frame that the network reads."""
+    def _spread(self, camera: CASSI) -> float | None:
+        """Pixels a band of a camera over those of the training, where that is known."""
         if not self.trained_step or self.shown.bands < 2:
             return None
-        return abs(_step(camera) / self.trained_step) * self.stretch
+        return abs(_step(camera) / self.trained_step)
 
     @property
     def is_of_other_design(self) -> bool:

@@ -19,7 +19,7 @@ from torch import Tensor
 from prismask.errors import ConfigError
 from prismask.inference.calibration import VALUES_A_PAIR
 from prismask.inference.engine import Engine
-from prismask.inference.interval_fit import conformal_quantile
+from prismask.inference.interval_fit import conformal_quantile, coverage_left_out
 from prismask.inference.intervals import Interval, Size
 from prismask.inference.probe import SMALLEST
 from prismask.inference.settings import Settings
@@ -128,30 +128,19 @@ def with_class(
     """
     levels = list(interval.quantiles)
     together = torch.cat(list(ratios))
+    counts = torch.tensor([len(values) for values in ratios])
+    members = {group: torch.tensor(of).repeat_interleave(counts) for group, of in groups.items()}
     quantiles = {level: float(conformal_quantile(together, level)) for level in levels}
     found = {
         "values": together.numel(),
         **{group: len(set(of)) for group, of in groups.items()},
-        **{f"left_out_{group}": _left_out(ratios, of, levels) for group, of in groups.items()},
+        **{f"left_out_{group}": _left_out(together, of, levels) for group, of in members.items()},
     }
     size = Size(quantiles, {**found, **about})
     return replace(interval, classes={**interval.classes, name: size})
 
 
-def _left_out(
-    ratios: Sequence[Tensor], of: Sequence[int], levels: Sequence[float]
-) -> dict[str, list[float]]:
-    """Coverage of each by the quantile of the others: least, mean, most."""
-    found: dict[str, list[float]] = {}
-    members = sorted(set(of))
-    if len(members) < 2:
-        return found
-    for level in levels:
-        inside = []
-        for one in members:
-            here = torch.cat([r for r, member in zip(ratios, of, strict=True) if member == one])
-            others = torch.cat([r for r, member in zip(ratios, of, strict=True) if member != one])
-            inside.append(float((here <= conformal_quantile(others, level)).float().mean()))
-        mean = sum(inside) / len(inside)
-        found[f"{level:g}"] = [round(value, 4) for value in (min(inside), mean, max(inside))]
-    return found
+def _left_out(together: Tensor, member: Tensor, levels: Sequence[float]) -> dict[str, list[float]]:
+    """`coverage_left_out` at every level; nothing where there is only one member."""
+    found = {f"{level:g}": coverage_left_out(together, member, level) for level in levels}
+    return {level: coverage for level, coverage in found.items() if coverage}

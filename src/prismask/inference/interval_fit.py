@@ -38,8 +38,9 @@ def fit_interval(
     ratio = errors.abs() / predicted_scale(features, exponents, logs)
     rest = ~first
     quantiles = {level: float(conformal_quantile(ratio[rest], level)) for level in LEVELS}
-    about = {"values": int(errors.numel()), "scenes": len(scenes)}
-    about |= _coverage_by_scene(ratio[rest], scene[rest])
+    about: dict[str, Any] = {"values": int(errors.numel()), "scenes": len(scenes)}
+    if left_out := coverage_left_out(ratio[rest], scene[rest], 0.9):
+        about["coverage_90_left_out"] = left_out
     return Interval(tuple(intercepts), exponents, quantiles, about)
 
 
@@ -48,6 +49,24 @@ def conformal_quantile(values: Tensor, level: float) -> Tensor:
     count = values.numel()
     rank = min(count, -int(-(count + 1) * level // 1))
     return values.kthvalue(max(1, rank)).values
+
+
+def coverage_left_out(ratio: Tensor, member: Tensor, level: float) -> list[float]:
+    """Coverage of each scene, camera … by the quantile of the others: least, mean, most.
+
+    It is what a new one may expect. ratio: |error| over the predicted scale, `(N,)`; member: which
+    one each value belongs to, `(N,)`. Empty where there is only one.
+    """
+    members = sorted(set(member.tolist()))
+    if len(members) < 2:
+        return []
+    inside = []
+    for one in members:
+        is_here = member == one
+        quantile = conformal_quantile(ratio[~is_here], level)
+        inside.append(float((ratio[is_here] <= quantile).float().mean()))
+    mean = sum(inside) / len(inside)
+    return [round(value, 4) for value in (min(inside), mean, max(inside))]
 
 
 def _least_squares(
@@ -64,17 +83,3 @@ def _least_squares(
     solution = torch.linalg.solve(gram, matrix.T @ target)
     slopes = {name: float(value) for name, value in zip(names, solution, strict=False)}
     return [float(value) for value in solution[len(names) :]], slopes
-
-
-def _coverage_by_scene(ratio: Tensor, scene: Tensor) -> dict[str, Any]:
-    """Each calibration scene against the quantile of the others: what a new scene may expect."""
-    found = []
-    for one in sorted(set(scene.tolist())):
-        others = ratio[scene != one]
-        if others.numel():
-            here = ratio[scene == one]
-            found.append(float((here <= conformal_quantile(others, 0.9)).float().mean()))
-    if not found:
-        return {}
-    mean = sum(found) / len(found)
-    return {"coverage_90_left_out": [round(value, 4) for value in (min(found), mean, max(found))]}

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from calibrated_network import calibrated_network, engine_of, masks, scenes
 
 from prismask.errors import ConfigError
 from prismask.inference import doubted_masks, network_method, probe
 from prismask.inference.alignment import Alignment
-from prismask.inference.calibration import calibrate
 from prismask.inference.displacement import BANDS, BLUR, Place
 from prismask.inference.doubted_masks import calibrate_doubts, draw_fault
 from prismask.inference.engine import Engine
@@ -21,7 +20,6 @@ from prismask.inference.intervals import DOUBTED_MASKS, Interval, Size
 from prismask.inference.single import reconstruct
 from prismask.models.catalogue import load_model
 from prismask.models.network import Reconstructor
-from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
@@ -169,29 +167,12 @@ def test_lines_around_the_brightest_are_all_it_needs(
 
 # --- the fit -------------------------------------------------------------------------------------
 
-FEW, SMALL = 8, (36, 48)
-"""Smaller than what says something; the fit is asked all the same."""
-
-
-def scenes(seeds: range) -> Tensor:
-    at = tuple(np.linspace(450.0, 650.0, FEW))
-    return torch.stack([torch.tensor(random_scene(s, SMALL, at).values) for s in seeds])
+# The network is smaller than what says something; the fit is asked all the same.
 
 
 @pytest.fixture(scope="module")
 def engine() -> Engine:
-    model = create_model("srn", bands=FEW, mask_posterior="fixed", seed=3, width=8, blocks=1)
-    model.record |= {"name": "untrained", "step_px": 2.0}
-    made = Engine(model.eval(), torch.device("cpu"), "float32")
-    masks = torch.stack([fabricate_mask(SMALL, seeded(s))[None] for s in range(3)])
-    model.record["interval"] = calibrate(
-        made, scenes(range(4)), masks, CASSI.from_step(FEW), samples=2
-    )
-    return made
-
-
-def masks() -> Tensor:
-    return torch.stack([fabricate_mask(SMALL, seeded(s))[None] for s in range(2)])
+    return engine_of(calibrated_network())
 
 
 def test_the_fit_adds_one_size_and_says_what_it_saw(
@@ -200,7 +181,7 @@ def test_the_fit_adds_one_size_and_says_what_it_saw(
     monkeypatch.setattr(probe, "DOUBTFUL", -np.inf)  # everything is found out
     monkeypatch.setattr(probe, "SMALLEST", 1)
     before = copy.deepcopy(engine.model.record["interval"])
-    fitted = calibrate_doubts(engine, scenes(range(4)), masks(), 3, scene_of=[0, 1, 0, 1])
+    fitted = calibrate_doubts(engine, scenes(range(4)), masks(2), 3, scene_of=[0, 1, 0, 1])
     assert engine.model.record["interval"] == before
     for kind in ("single", "sampled"):
         assert {key: fitted[kind][key] for key in before[kind]} == before[kind]
@@ -211,14 +192,14 @@ def test_the_fit_adds_one_size_and_says_what_it_saw(
         assert (about["right"], about["right_doubted"]) == (6, 6)
         low, mean, high = about["left_out_scenes"]["0.9"]
         assert low <= mean <= high
-    again = calibrate_doubts(engine, scenes(range(4)), masks(), 3, scene_of=[0, 1, 0, 1])
+    again = calibrate_doubts(engine, scenes(range(4)), masks(2), 3, scene_of=[0, 1, 0, 1])
     assert again == fitted
 
 
 def test_only_what_was_found_out_counts(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     gains = iter([0.5, -0.5, -0.5] * 100)
     monkeypatch.setattr(network_method, "probe_mask", lambda *_: probe.Probe(next(gains)))
-    fitted = calibrate_doubts(engine, scenes(range(2)), masks(), 6)
+    fitted = calibrate_doubts(engine, scenes(range(2)), masks(2), 6)
     # Three are asked each time: wrong, the same with samples, and right.
     for kind, found in (("single", 12), ("sampled", 0)):
         classes = fitted[kind].get("classes", {})
@@ -234,15 +215,15 @@ def test_a_network_that_cannot_tell_is_left_as_it_is(
     monkeypatch.setattr(probe, "DOUBTFUL", np.inf)
     monkeypatch.setattr(probe, "SMALLEST", 1)
     before = copy.deepcopy(engine.model.record["interval"])
-    assert calibrate_doubts(engine, scenes(range(2)), masks(), 1) == before
+    assert calibrate_doubts(engine, scenes(range(2)), masks(2), 1) == before
     # Nor is an answer of before kept, which this network could not give.
     for kind in ("single", "sampled"):
         size = {"quantiles": before[kind]["quantiles"], "about": {}}
         engine.model.record["interval"][kind]["classes"] = {DOUBTED_MASKS: size}
-    assert calibrate_doubts(engine, scenes(range(2)), masks(), 1) == before
+    assert calibrate_doubts(engine, scenes(range(2)), masks(2), 1) == before
     engine.model.record["interval"] = before
     with pytest.raises(ConfigError, match="at least one"):
-        calibrate_doubts(engine, scenes(range(2)), masks(), 0)
+        calibrate_doubts(engine, scenes(range(2)), masks(2), 0)
 
 
 def test_faults_are_of_three_kinds_within_their_limits() -> None:

@@ -9,31 +9,34 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from calibrated_network import (
+    BANDS,
+    CAMERA,
+    SIZE,
+    bare_network,
+    calibrated_network,
+    engine_of,
+    scenes,
+)
 from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.inference.bands import BandAdapter
-from prismask.inference.calibration import calibrate
 from prismask.inference.camera_family import BAND_RATIOS, draw_cameras, extents
 from prismask.inference.class_fit import with_class
 from prismask.inference.displacement import Place
-from prismask.inference.engine import Engine
 from prismask.inference.intervals import LEVELS, OTHER_CAMERAS, Interval
 from prismask.inference.other_cameras import calibrate_cameras
 from prismask.inference.single import reconstruct
 from prismask.models.network import Reconstructor
-from prismask.models.registry import create_model
 from prismask.models.trained import ONE_CAMERA, Variation
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
-from prismask.scenes.random_scenes import random_scene
 from prismask.scenes.records import Cube, Mask, Measurement
 
 TRAINED = CASSI.from_step(28)
 MANY = Variation((0.6, 1.1), 0.1)
-BANDS, SIZE = 8, (36, 48)
-CAMERA = CASSI.from_step(BANDS)
 RESULTS = Path(__file__).resolve().parents[3] / "results" / "cameras.py"
 
 
@@ -122,25 +125,14 @@ def test_each_class_has_its_own_coverage() -> None:
 # --- through `reconstruct` -----------------------------------------------------------------------
 
 
-def scenes(seeds: range, bands: int = BANDS) -> Tensor:
-    at = tuple(np.linspace(450.0, 650.0, bands))
-    return torch.stack([torch.tensor(random_scene(s, SIZE, at).values) for s in seeds])
-
-
 @pytest.fixture(scope="module")
 def network() -> Reconstructor:
-    """Untrained: its errors are large, and as good as any to be covered."""
-    model = create_model("srn", bands=BANDS, mask_posterior="fixed", seed=3, width=8, blocks=1)
-    model.record |= {"name": "untrained", "step_px": 2.0}
-    engine = Engine(model.eval(), torch.device("cpu"), "float32")
-    masks = torch.stack([fabricate_mask(SIZE, seeded(s))[None] for s in range(3)])
-    model.record["interval"] = calibrate(engine, scenes(range(4)), masks, CAMERA, samples=2)
-    return model
+    return calibrated_network()
 
 
 @pytest.fixture(scope="module")
 def fitted(network: Reconstructor) -> dict[str, Any]:
-    engine = Engine(network, torch.device("cpu"), "float32")
+    engine = engine_of(network)
     at = np.linspace(450.0, 650.0, BANDS).tolist()
     # Two crops of each of three scenes.
     of = [0, 1, 2, 0, 1, 2]
@@ -148,9 +140,9 @@ def fitted(network: Reconstructor) -> dict[str, Any]:
 
 
 def told(network: Reconstructor, interval: dict[str, Any]) -> Reconstructor:
-    model = create_model("srn", bands=BANDS, mask_posterior="fixed", seed=3, width=8, blocks=1)
+    model = bare_network()
     model.record |= {**network.record, "interval": interval}
-    return model.eval()
+    return model
 
 
 def cube_of(model: Reconstructor, camera: CASSI = CAMERA, **given: Any) -> Cube:
@@ -226,10 +218,10 @@ def test_the_training_s_camera_keeps_its_interval(
 
 
 def test_what_cannot_be_fitted(network: Reconstructor) -> None:
-    engine = Engine(network, torch.device("cpu"), "float32")
+    engine = engine_of(network)
     at = np.linspace(450.0, 650.0, BANDS).tolist()
     with pytest.raises(ConfigError, match="two are needed"):
         calibrate_cameras(engine, scenes(range(2)), at, 1)
-    bare = Engine(told(network, {}), torch.device("cpu"), "float32")
+    bare = engine_of(told(network, {}))
     with pytest.raises(ConfigError, match="no interval"):
         calibrate_cameras(bare, scenes(range(2)), at, 2)
