@@ -32,14 +32,14 @@ from typing import Any
 import torch
 
 from prismask.evaluation.metrics import METRICS, score
-from prismask.evaluation.runner import Evaluation, evaluate
-from prismask.evaluation.trials import exact_convolutions, synchronise
+from prismask.evaluation.run.runner import Evaluation, evaluate
+from prismask.evaluation.run.trials import exact_convolutions, synchronise
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.scenes.defaults import WAVELENGTHS_NM
-from prismask.scenes.random_scenes import random_scene
 from prismask.scenes.records import Cube, Mask
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 TIME_TARGET, MEMORY_TARGET = 30.0, 1.05
 FULL = {"masks": 100, "scenes": 10, "size": 256}

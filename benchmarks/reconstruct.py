@@ -37,8 +37,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prismask.inference.engine import Engine
-from prismask.inference.single import reconstruct
+from prismask.inference.engine.frame import Engine
+from prismask.inference.reconstruct import reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI

@@ -27,12 +27,12 @@ from prismask.models.complexity import count_multiply_adds
 from prismask.models.fast import FastReconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
-from prismask.training.batches import BatchMaker
 from prismask.training.config import from_table
-from prismask.training.crops import SceneBank
+from prismask.training.data.batches import BatchMaker
+from prismask.training.data.crops import SceneBank
+from prismask.training.data.masks import MaskSource
 from prismask.training.distributed import World
 from prismask.training.loop import Stepper, Training
-from prismask.training.masks import MaskSource
 from prismask.training.setup import build_model
 from prismask.training.state import new_state
 

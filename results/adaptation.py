@@ -23,8 +23,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from prismask.evaluation.metrics import psnr
-from prismask.inference.settings import Settings
-from prismask.inference.single import Reconstruction
+from prismask.inference.options import Settings
+from prismask.inference.reconstruct import Reconstruction
 from prismask.models.catalogue import load_model
 from prismask.models.inputs import network_scale
 from prismask.optics.camera import CASSI

@@ -28,11 +28,11 @@ import torch
 from torch import Tensor
 
 from prismask.evaluation.metrics import score
-from prismask.inference.alignment import align_mask
-from prismask.inference.displacement import Place
-from prismask.inference.engine import Engine
-from prismask.inference.intervals import Interval, coverage
-from prismask.inference.network_method import with_interval
+from prismask.inference.alignment.fit import align_mask
+from prismask.inference.alignment.pose import Place
+from prismask.inference.engine.frame import Engine
+from prismask.inference.intervals.model import Interval, coverage
+from prismask.inference.methods.network import with_interval
 from prismask.models.catalogue import load_model
 from prismask.models.devices import choose_device
 from prismask.optics.camera import CASSI

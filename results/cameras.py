@@ -6,10 +6,11 @@
 Six CAVE validation scenes of 192×224 (or ten of KAIST, `--scenes test`), brought to each camera's
 bands, are photographed through a fabricated mask with noise of σ = 0.02 in units in which a white
 pixel of one band counts 1. `reconstruct` makes the cube with the network, which is shown a virtual
-camera like those of its training (inference/bands.py), and with GAP-TV. Where the number of bands
-is that of the training the network is also shown the camera as it is. Beside PSNR paper stands the
-share of the true values inside the 90 % interval, and what `reconstruct` takes by default. The
-interval was fitted on the validation scenes, behind the training's camera and behind 24 others,
+camera like those of its training (inference/camera_match/bands.py), and with GAP-TV. Where the
+number of bands is that of the training the network is also shown the camera as it is. Beside PSNR
+paper stands the share of the true values inside the 90 % interval, and what `reconstruct`
+takes by default. The interval was fitted on the validation scenes, behind the training's camera and
+behind 24 others,
 none of which is here.
 Numbers go to cameras.json. `--only` computes some of the three, `--again` one, and takes the others
 from there.
@@ -28,9 +29,9 @@ import numpy as np
 import torch
 
 from prismask.evaluation.metrics import psnr
-from prismask.inference.choice import choose
-from prismask.inference.intervals import OTHER_CAMERAS, coverage
-from prismask.inference.single import Reconstruction, Settings
+from prismask.inference.intervals.model import OTHER_CAMERAS, coverage
+from prismask.inference.methods.selection import choose
+from prismask.inference.reconstruct import Reconstruction, Settings
 from prismask.models.catalogue import defaults, load_model
 from prismask.models.network import Reconstructor
 from prismask.models.trained import trained_with

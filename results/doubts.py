@@ -26,10 +26,10 @@ import torch
 from torch import Tensor
 
 from prismask.evaluation.metrics import score
-from prismask.inference.displacement import BANDS, BLUR, Place
-from prismask.inference.intervals import coverage
-from prismask.inference.settings import Settings
-from prismask.inference.single import Reconstruction
+from prismask.inference.alignment.pose import BANDS, BLUR, Place
+from prismask.inference.intervals.model import coverage
+from prismask.inference.options import Settings
+from prismask.inference.reconstruct import Reconstruction
 from prismask.models.catalogue import load_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture

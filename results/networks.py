@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prismask.evaluation import published
+from prismask.evaluation.tables import published
 
 HERE = Path(__file__).resolve().parent
 GROUPS = {"test_same_hardware": "same hardware", "test_other_hardware": "other hardware"}

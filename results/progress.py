@@ -16,8 +16,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from prismask.evaluation.protocol import GROUP_TEXTS
-from prismask.evaluation.runner import evaluate
+from prismask.evaluation.protocol.scenarios import GROUP_TEXTS
+from prismask.evaluation.run.runner import evaluate
 from prismask.models.weights import read_record
 
 MARKS = (30.0, 32.0, 33.0)

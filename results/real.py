@@ -18,12 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from prismask.inference.single import reconstruct
+from prismask.inference.reconstruct import reconstruct
 from prismask.optics.camera import CASSI
 from prismask.scenes.colour import to_srgb
 from prismask.scenes.datasets import data_folder
 from prismask.scenes.defaults import WAVELENGTHS_NM
-from prismask.scenes.files import load_mask, load_measurement
+from prismask.scenes.formats.files import load_mask, load_measurement
 from prismask.scenes.records import Cube
 from prismask.solvers.registry import list_solvers
 

@@ -5,8 +5,8 @@
 Of a run folder the (averaged) weights of its checkpoint.safetensors are taken: the end of the run,
 whatever was thought of it on the way. Weights are named by their file or, if they ship, by name; a
 solver by its name. `--enlarge 2` shows scenes twice as large (what the paper trains on), `--mirror`
-asks networks both ways round (`models.ways`), and `--scenes train` shows what they were trained on:
-by how much more they beat a solver there than on other scenes, they know by heart.
+asks networks both ways round (`models.mirror_ensemble`), and `--scenes train` shows what they were
+trained on: by how much more they beat a solver there than on other scenes, they know by heart.
 `--spread 0.75`, as often as wanted, scores behind cameras whose bands lie that many times as far
 apart: each as it is, with nothing that `reconstruct` does to help a network with another camera.
 `--size 128 --masks 1` is a quick look.
@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from prismask.evaluation.validation import make_validation, validation_cubes
+from prismask.evaluation.run.validation import make_validation, validation_cubes
 from prismask.models.catalogue import load_model
 from prismask.models.fast import FastReconstructor
 from prismask.models.network import Reconstructor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prismask.apps.cli import main
+from prismask.apps.cli.app import main
 
 if __name__ == "__main__":
     main()

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from prismask import CASSI, Cube, Mask, load_cube, load_mask, save
-from prismask.apps import cli
+from prismask.apps.cli import app as cli
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.simulate import camera_from_attrs, simulate
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from prismask.scenes.files import load_cube, save
-from prismask.scenes.random_scenes import random_scene
+from prismask.scenes.formats.files import load_cube, save
 from prismask.scenes.records import Mask
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 BANDS = 6
 PRISMASK = [sys.executable, "-m", "prismask"]

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from prismask.apps.demo import PAGE, PICTURES, RECORDS
+from prismask.apps.cli.demo import PAGE, PICTURES, RECORDS
 from prismask.scenes.colour import to_srgb
-from prismask.scenes.files import load, load_cube
+from prismask.scenes.formats.files import load, load_cube
 from prismask.scenes.records import Cube, Mask, Measurement
-from prismask.scenes.synthetic import colour_checker_boxes
+from prismask.scenes.synthetic.demo import colour_checker_boxes
 
 LONGEST_SECONDS = 180
 

@@ -26,7 +26,7 @@ import torch
 
 import prismask
 from prismask import CASSI, Mask, Measurement, save
-from prismask.apps.cli import app, run
+from prismask.apps.cli.app import app, run
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.sensor import Gaussian
 from prismask.optics.simulate import simulate

@@ -22,7 +22,8 @@ from tiny_evaluation import SCENES, Slow, make_data, make_weights
 from torch import Tensor
 
 import prismask
-from prismask.apps import bare, cli
+from prismask.apps.cli import app as cli
+from prismask.apps.cli import bare
 from prismask.errors import (
     ConfigError,
     DataMissingError,
@@ -31,10 +32,10 @@ from prismask.errors import (
     OverlapError,
     ShapeError,
 )
-from prismask.evaluation.contenders import build_contender, read_entries
-from prismask.evaluation.runner import evaluate
-from prismask.evaluation.runs import read_run
-from prismask.evaluation.tables import COLUMNS, read_table, write_parquet
+from prismask.evaluation.run.contenders import build_contender, read_entries
+from prismask.evaluation.run.runner import evaluate
+from prismask.evaluation.run.runs import read_run
+from prismask.evaluation.tables.files import COLUMNS, read_table, write_parquet
 from prismask.optics.camera import CASSI
 from prismask.scenes.datasets import load_scenes
 from prismask.scenes.defaults import WAVELENGTHS_NM
@@ -337,7 +338,7 @@ def test_two_processes_give_the_same_table_to_the_last_digit(tiny: Path, tmp_pat
 @pytest.mark.slow
 def test_workers_end_when_their_parent_is_killed(tiny: Path, tmp_path: Path) -> None:
     script = (
-        "import sys; from prismask.evaluation.runner import evaluate\n"
+        "import sys; from prismask.evaluation.run.runner import evaluate\n"
         "if __name__ == '__main__':\n"
         "    evaluate(['gap-tv:iterations=400'], data=sys.argv[1], out=sys.argv[2], trials=50,"
         " groups=['test_other_hardware'], workers=2, timing=False)\n"
@@ -509,7 +510,7 @@ def _with_nan(source: Path, target: Path) -> Path:
 def test_an_interrupted_command_tells_how_to_go_on(
     tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from prismask.evaluation.trials import Bench
+    from prismask.evaluation.run.trials import Bench
 
     original, count = Bench.run, [0]
 
@@ -609,8 +610,8 @@ def test_the_real_data_with_two_trials(data_folder: Path, tmp_path: Path) -> Non
 def test_the_real_single_mask_may_be_tested_on_other_hardware_only(
     data_folder: Path, tmp_path: Path
 ) -> None:
-    from prismask.evaluation.protocol import group_names
-    from prismask.evaluation.splits import read_evaluation_split
+    from prismask.evaluation.protocol.scenarios import group_names
+    from prismask.evaluation.protocol.splits import read_evaluation_split
 
     split = read_evaluation_split(data_folder)
     names, remarks = group_names("one-to-many", split, None, False)

@@ -10,13 +10,13 @@ import pytest
 import torch
 from tiny_evaluation import SCENES, make_data, make_weights
 
-from prismask.apps import cli
+from prismask.apps.cli import app as cli
 from prismask.errors import ConfigError
-from prismask.evaluation.conditions import FAULT_KINDS
-from prismask.evaluation.runs import read_run
-from prismask.evaluation.splits import read_evaluation_split
-from prismask.evaluation.stress import find_recalibration, stress
-from prismask.evaluation.tables import STRESS_COLUMNS, read_table
+from prismask.evaluation.protocol.conditions import FAULT_KINDS
+from prismask.evaluation.protocol.splits import read_evaluation_split
+from prismask.evaluation.run.runs import read_run
+from prismask.evaluation.run.stress import find_recalibration, stress
+from prismask.evaluation.tables.files import STRESS_COLUMNS, read_table
 
 SOLVER = "tv=gap-tv:iterations=4"
 OTHER = "test_other_hardware"

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from prismask.errors import FormatError
-from prismask.scenes.files import load, save
+from prismask.scenes.formats.files import load, save
 from prismask.scenes.records import Cube
 
 FORMATS = [
@@ -26,7 +26,7 @@ OLD = Cube(np.random.default_rng(0).random((2, 5, 4), dtype=np.float32))
 SAVE = """
 import os, resource, sys, time
 import numpy as np
-from prismask.scenes.files import save
+from prismask.scenes.formats.files import save
 from prismask.scenes.records import Cube
 path, form, mode = sys.argv[1], sys.argv[2] or None, sys.argv[3]
 new = Cube(np.random.default_rng(1).random((10, 64, 64), dtype=np.float32))
@@ -83,7 +83,7 @@ def test_kill_somewhere_in_the_middle(tmp_path: Path) -> None:
     path = old_file(tmp_path, ".npy", None)
     code = (
         "import sys, numpy as np\n"
-        "from prismask.scenes.files import save\n"
+        "from prismask.scenes.formats.files import save\n"
         "from prismask.scenes.records import Cube\n"
         "big = Cube(np.zeros((16, 1024, 1024), np.float32))\n"
         "while True: save(big, sys.argv[1], overwrite=True)\n"

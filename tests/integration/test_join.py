@@ -13,11 +13,11 @@ import torch
 from tiny_evaluation import make_data
 from torch import Tensor
 
-from prismask.apps import cli
+from prismask.apps.cli import app as cli
 from prismask.errors import ConfigError, FormatError, OutputExistsError
-from prismask.evaluation.join import join
-from prismask.evaluation.runner import evaluate
-from prismask.evaluation.runs import read_run
+from prismask.evaluation.run.join import join
+from prismask.evaluation.run.runner import evaluate
+from prismask.evaluation.run.runs import read_run
 from prismask.optics.camera import CASSI
 
 QUICK, SLOW, NET = "gap-tv:iterations=3", "gap-tv:iterations=5", "srn:width=8,blocks=1"

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prismask.scenes.files import load_cube, save
-from prismask.scenes.random_scenes import random_scene
+from prismask.scenes.formats.files import load_cube, save
 from prismask.scenes.records import Mask, Measurement
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prismask.apps import cli
+from prismask.apps.cli import app as cli
 from prismask.models.registry import create_model
 from prismask.models.weights import save_weights
 from prismask.optics.camera import CASSI
@@ -17,9 +17,9 @@ from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.optics.simulate import simulate
 from prismask.parallel import cluster
-from prismask.scenes.files import load_cube, save
-from prismask.scenes.random_scenes import random_scene
+from prismask.scenes.formats.files import load_cube, save
 from prismask.scenes.records import Mask, Measurement
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
 

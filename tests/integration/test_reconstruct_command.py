@@ -18,17 +18,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from prismask.apps import cli
-from prismask.inference.single import Reconstruction
+from prismask.apps.cli import app as cli
+from prismask.inference.reconstruct import Reconstruction
 from prismask.models.registry import create_model
 from prismask.models.weights import read_record, save_weights
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.optics.simulate import simulate
-from prismask.scenes.files import load_cube, save
-from prismask.scenes.random_scenes import random_scene
+from prismask.scenes.formats.files import load_cube, save
 from prismask.scenes.records import Cube, Mask, Measurement
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 BANDS, SIZE = 28, (32, 40)
 CAMERA = CASSI.from_step(BANDS)
@@ -145,9 +145,9 @@ def test_outputs_that_cannot_be_written_are_refused_before_the_work(
     def work(*_: object, **__: object) -> None:
         pytest.fail("this takes minutes")
 
-    monkeypatch.setattr("prismask.inference.single.Reconstruction.run", work)
+    monkeypatch.setattr("prismask.inference.reconstruct.Reconstruction.run", work)
     monkeypatch.setattr("prismask.optics.simulate.simulate", work)
-    monkeypatch.setattr("prismask.scenes.files.load", work)
+    monkeypatch.setattr("prismask.scenes.formats.files.load", work)
     (folder / "truth.nc").write_bytes(b"not looked at")
     for line in (
         f"reconstruct shots/shot0.nc --mask mask.nc --iterations 1 -o {out}",

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prismask.apps import cli
-from prismask.inference.single import reconstruct
+from prismask.apps.cli import app as cli
+from prismask.inference.reconstruct import reconstruct
 from prismask.models.registry import create_model
-from prismask.scenes.files import load_cube, load_mask
+from prismask.scenes.formats.files import load_cube, load_mask
 from prismask.scenes.records import Mask
 
 pytestmark = [pytest.mark.data, pytest.mark.slow]

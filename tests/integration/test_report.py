@@ -18,19 +18,20 @@ import torch
 from tiny_evaluation import BANDS, SCENES, SIDE, make_data
 from torch import Tensor
 
-from prismask.apps import bare, cli
-from prismask.apps.analyse import analyse as analyse_command
+from prismask.apps.cli import app as cli
+from prismask.apps.cli import bare
+from prismask.apps.cli.analyse import analyse as analyse_command
 from prismask.errors import ConfigError, DataMissingError, OutputExistsError, OverlapError
 from prismask.evaluation.analyses.runner import analyse
 from prismask.evaluation.analyses.store import read_analysis, read_arrays
 from prismask.evaluation.metrics import score
-from prismask.evaluation.report import build_page, write_report
-from prismask.evaluation.report_blocks import Page
-from prismask.evaluation.report_html import html_page
-from prismask.evaluation.report_markdown import markdown_page
-from prismask.evaluation.report_sources import find_sources
-from prismask.evaluation.runner import evaluate
-from prismask.evaluation.stress import stress
+from prismask.evaluation.report.blocks import Page
+from prismask.evaluation.report.html import html_page
+from prismask.evaluation.report.markdown import markdown_page
+from prismask.evaluation.report.page import build_page, write_report
+from prismask.evaluation.report.sources import find_sources
+from prismask.evaluation.run.runner import evaluate
+from prismask.evaluation.run.stress import stress
 from prismask.models.registry import create_model
 from prismask.models.weights import load_weights, save_weights
 from prismask.optics.camera import CASSI
@@ -117,7 +118,7 @@ def test_analysis_is_plain_json_with_every_number(results: Path) -> None:
 
 def test_analysis_numbers_are_those_of_the_model(results: Path, tiny: Path) -> None:
     """Reconstruct one scene by hand through the mask that the record names."""
-    from prismask.evaluation.splits import read_evaluation_split
+    from prismask.evaluation.protocol.splits import read_evaluation_split
     from prismask.optics.mask_sets import MaskSet
 
     record = read_analysis(results / "analysis")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tiny_training import tiny_config
 
-from prismask.apps.cli import run
-from prismask.apps.train import progress_text
+from prismask.apps.cli.app import run
+from prismask.apps.cli.train import progress_text
 from prismask.errors import MissingPartError
-from prismask.evaluation.curves import draw_curves
+from prismask.evaluation.figures.curves import draw_curves
 from prismask.models.weights import load_weights
 from prismask.training.config import to_toml
 
@@ -85,7 +85,7 @@ def test_tensorboard_is_asked_for_by_name(config: Path, tmp_path: Path) -> None:
     try:
         import torch.utils.tensorboard  # noqa: F401
     except ImportError:
-        from prismask.apps.train import _reporters
+        from prismask.apps.cli.train import _reporters
 
         with pytest.raises(MissingPartError, match="pip install tensorboard"):
             _reporters(True, tmp_path)

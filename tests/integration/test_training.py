@@ -27,9 +27,9 @@ from prismask.errors import (
     PrismaskError,
     WeightsError,
 )
-from prismask.inference.engine import Engine
-from prismask.inference.network_method import NetworkMethod
-from prismask.inference.turning import Turn
+from prismask.inference.camera_match.orientation import Turn
+from prismask.inference.engine.frame import Engine
+from prismask.inference.methods.network import NetworkMethod
 from prismask.models.catalogue import load_model
 from prismask.models.inputs import network_scale
 from prismask.models.trained import trained_camera

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tiny_web
 
-from prismask.scenes.files import load_cube, load_measurement, save
+from prismask.scenes.formats.files import load_cube, load_measurement, save
 from prismask.scenes.records import Cube, Measurement
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -18,7 +18,7 @@ import pytest
 import tiny_web
 from PIL import Image
 
-from prismask.scenes.files import load_measurement, save
+from prismask.scenes.formats.files import load_measurement, save
 
 pytestmark = pytest.mark.slow
 

@@ -21,9 +21,9 @@ from prismask.models.registry import create_model
 from prismask.models.weights import save_weights
 from prismask.optics.camera import CASSI
 from prismask.optics.simulate import simulate
-from prismask.scenes.files import load_cube, load_mask, load_measurement, save
-from prismask.scenes.random_scenes import random_scene
+from prismask.scenes.formats.files import load_cube, load_mask, load_measurement, save
 from prismask.scenes.records import Mask, Measurement
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 pytestmark = pytest.mark.slow
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import tiny_web
 
-from prismask.scenes.files import save
-from prismask.scenes.random_scenes import random_scene
+from prismask.scenes.formats.files import save
 from prismask.scenes.records import Cube
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 VIEWERS, REQUESTS, PAUSE_SECONDS = 100, 6, 2.0
 GOAL_SECONDS = 0.2

@@ -106,7 +106,7 @@ class Slow:
 
 
 if __name__ == "__main__":
-    from prismask.evaluation.runner import evaluate
+    from prismask.evaluation.run.runner import evaluate
 
     torch.set_num_threads(1)
     evaluate(

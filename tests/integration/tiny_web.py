@@ -17,9 +17,9 @@ from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.optics.simulate import simulate
-from prismask.scenes.files import save
-from prismask.scenes.random_scenes import random_scene
+from prismask.scenes.formats.files import save
 from prismask.scenes.records import Cube, Mask
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 SIZE = (32, 40)
 ENDED = ("done", "failed", "cancelled")

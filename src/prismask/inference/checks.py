@@ -18,7 +18,7 @@ from torch import Tensor
 
 from prismask.checks import size_text, two_digits
 from prismask.errors import ShapeError, ValuesError
-from prismask.inference.registration import Registration
+from prismask.inference.alignment.registration import Registration
 from prismask.optics.camera import CASSI
 from prismask.optics.shear import whole_step
 from prismask.optics.simulate import camera_from_attrs

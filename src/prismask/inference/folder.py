@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Literal
 
 from prismask.errors import ConfigError, DataMissingError, PrismaskError
-from prismask.parallel.crew import Crew, run_tasks
 from prismask.parallel.stream import Outcome
+from prismask.parallel.workers import Crew, run_tasks
 from prismask.scenes.atomic import is_leftover
-from prismask.scenes.formats import stored
+from prismask.scenes.formats.registry import stored
 
 READABLE = (
     ".nc", ".nc4", ".mat", ".npy", ".npz", ".tif", ".tiff", ".png", ".hdr", ".h5", ".hdf5",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from prismask.inference.checks import Finding
-from prismask.inference.look import Look
+from prismask.inference.inspection import Look
 from prismask.inference.selfcheck import Residual
 from prismask.models.provenance import versions
 from prismask.optics.camera import CASSI

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from prismask.checks import two_digits
-from prismask.inference.strips import project
+from prismask.inference.engine.strips import project
 from prismask.optics.camera import CASSI
 
 

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from prismask.models.inputs import Noise, network_input
+from prismask.models.mirror_ensemble import combined, run_ways, ways_of
 from prismask.models.network import Reconstructor
 from prismask.models.replay import Replayed
-from prismask.models.ways import combined, run_ways, ways_of
 from prismask.optics.camera import CASSI, as_mask_batch
 
 Precision = Literal["auto", "float32", "half"]

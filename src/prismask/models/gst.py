@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prismask.models.srn import conv3x3, xavier_uniform
+from prismask.models.backbones.srn import conv3x3, xavier_uniform
 
 WIDTH = 36
 """Feature channels: the size at which SRN + GST has the published 1.27 M parameters."""

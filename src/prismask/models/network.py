@@ -49,7 +49,7 @@ class Reconstructor(nn.Module):
     def forward(
         self, measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise = None
     ) -> Tensor:
-        """One deterministic pass with the posterior's mean mask, one way round (`models.ways`)."""
+        """One deterministic pass with the posterior's mean mask; a mirror ensemble has several."""
         if camera.bands != self.bands:
             raise ShapeError(
                 f"this network was built for {self.bands} bands, the camera has {camera.bands}. "

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from prismask.models.network import Reconstructor
 
 _HOMES = {
-    "srn": "prismask.models.srn",
-    "srn-looks": "prismask.models.srn_looks",
-    "swinir": "prismask.models.swinir",
-    "spectral-vit": "prismask.models.spectral_vit",
-    "tsa-net": "prismask.models.tsa_net",
-    "lambda-net": "prismask.models.lambda_net",
-    "gsm": "prismask.models.gsm",
-    "hssp": "prismask.models.hssp",
+    "srn": "prismask.models.backbones.srn",
+    "srn-looks": "prismask.models.backbones.srn_looks",
+    "swinir": "prismask.models.backbones.swinir",
+    "spectral-vit": "prismask.models.backbones.spectral_vit",
+    "tsa-net": "prismask.models.backbones.tsa_net",
+    "lambda-net": "prismask.models.backbones.lambda_net",
+    "gsm": "prismask.models.backbones.gsm",
+    "hssp": "prismask.models.backbones.hssp",
 }
 """Where each backbone lives; its module is imported when it is first asked for."""
 

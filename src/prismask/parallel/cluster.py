@@ -18,8 +18,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from prismask.errors import ConfigError, DeviceError, MissingPartError, WorkerLostError
-from prismask.parallel.crew import LOCAL, Crew
 from prismask.parallel.stream import AHEAD, Outcome, Prepare, Result, Task, in_turn
+from prismask.parallel.workers import LOCAL, Crew
 
 log = logging.getLogger(__name__)
 

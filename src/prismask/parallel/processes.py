@@ -20,8 +20,8 @@ from multiprocessing import connection
 from typing import Any
 
 from prismask.errors import WorkerLostError
-from prismask.parallel.crew import Crew
 from prismask.parallel.stream import AHEAD, Outcome, Prepare, Result, Task, in_turn
+from prismask.parallel.workers import Crew
 
 
 def run_in_processes(

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from prismask.checks import nearest, size_text
 from prismask.errors import DataMissingError, FormatError, ShapeError
-from prismask.scenes import cave, kaist
-from prismask.scenes.contents import reading
-from prismask.scenes.cubepack import read_cubepack, read_header
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
-from prismask.scenes.files import load_cube, load_mask
+from prismask.scenes.formats import cave, kaist
+from prismask.scenes.formats.contents import reading
+from prismask.scenes.formats.cubepack import read_cubepack, read_header
+from prismask.scenes.formats.files import load_cube, load_mask
 from prismask.scenes.records import Cube, Mask
 from prismask.scenes.resample import resample
 
@@ -39,7 +39,7 @@ LEFT_OUT = ("watercolors",)
 HOW_TO_GET = {
     "splits.json": "write it: {wavelengths_nm, scenes: {train, validation, test}, masks}",
     "CAVE": "download it from https://www.cs.columbia.edu/CAVE/databases/multispectral/ and unpack "
-    "it into a folder `cave`, or pack it with prismask.scenes.cubepack.write_cubepack",
+    "it into a folder `cave`, or pack it with prismask.scenes.formats.cubepack.write_cubepack",
     "KAIST": "take the ten simulation test scenes (scene01.mat …) from "
     "https://github.com/mengziyi64/TSA-Net and put them into a folder `kaist`",
     "masks": "take mask.mat from https://github.com/mengziyi64/TSA-Net (660×660 and 256×256) and "

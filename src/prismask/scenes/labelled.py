@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prismask.scenes.attributes import from_json, plain, to_json
-from prismask.scenes.contents import (
+from prismask.scenes.formats.attributes import from_json, plain, to_json
+from prismask.scenes.formats.contents import (
     Contents,
     Kind,
     Listed,
@@ -25,8 +25,8 @@ from prismask.scenes.contents import (
     kind_of,
     wavelengths_of,
 )
+from prismask.scenes.formats.selection import make_record
 from prismask.scenes.records import Record
-from prismask.scenes.selection import make_record
 from prismask.scenes.units import is_length
 from prismask.scenes.wavelengths import WAVELENGTH_NAMES
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from prismask.checks import size_text
 from prismask.errors import PrismaskError
-from prismask.scenes.contents import Contents, Listed, Variable, own_name
+from prismask.scenes.formats.contents import Contents, Listed, Variable, own_name
 from prismask.scenes.records import check_wavelengths
 from prismask.scenes.units import is_count, to_nanometres, without_units
 

@@ -45,12 +45,12 @@ class DataConfig:
     """How strongly a random lamp recolours each crop: the spread of a smooth logarithmic gain
     over the bands (0.2: about ±35 % at the ends)."""
     collage: float = 0.0
-    """Share of crops that are joined from two along natural shapes (training/collage.py)."""
+    """Share of crops that are joined from two along natural shapes (training/data/collage.py)."""
     warp: float = 0.0
-    """Share of crops whose spectrum is shifted, stretched or reversed (training/spectra.py)."""
+    """Share of crops whose spectrum is shifted, stretched or reversed (`training.data.spectra`)."""
     repaint: float = 0.0
     """How strongly two random lamps, mixed pixel by pixel, recolour each crop: new materials from
-    known scenes (training/repaint.py)."""
+    known scenes (training/data/repaint.py)."""
     noise_std: tuple[float, float] = (0.0, 0.0)
     """Gaussian measurement noise: each sample draws its σ from this range; the measurement is
     scaled by 2/C when the noise is added, so σ is relative to the cube's range."""

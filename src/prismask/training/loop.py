@@ -25,9 +25,9 @@ from prismask.models.network import compile_parts
 from prismask.models.posterior import entropy_term, perturb, prior_noise
 from prismask.models.weights import save_weights
 from prismask.optics.camera import CASSI
-from prismask.training.batches import Batch, BatchMaker
 from prismask.training.checkpoint import save_checkpoint
 from prismask.training.config import SpeedConfig, TrainConfig, parse_budget
+from prismask.training.data.batches import Batch, BatchMaker
 from prismask.training.distributed import World, agree, average_gradients, mean_over_world
 from prismask.training.losses import as_squared_error, reconstruction_loss
 from prismask.training.schedule import Phase, phase_of_epoch, rate_factor, steps_per_epoch

@@ -15,9 +15,9 @@ from prismask.errors import ConfigError, OutputExistsError
 from prismask.models.devices import choose_device
 from prismask.optics.randomness import seed_of
 from prismask.scenes.atomic import write_beside
-from prismask.training.batches import BatchMaker
 from prismask.training.checkpoint import load_checkpoint
 from prismask.training.config import TrainConfig, to_toml
+from prismask.training.data.batches import BatchMaker
 from prismask.training.distributed import World, join_world, leave_world
 from prismask.training.loop import Report, Training, Validate, fit
 from prismask.training.setup import Prepared, build_model, prepare

@@ -28,8 +28,8 @@ from prismask.optics.varied_prism import VariedCamera
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
 from prismask.scenes.records import array_hash, check_wavelengths
 from prismask.training.config import CameraConfig, TrainConfig
-from prismask.training.crops import SceneBank
-from prismask.training.masks import MaskSource
+from prismask.training.data.crops import SceneBank
+from prismask.training.data.masks import MaskSource
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _variation(config: CameraConfig) -> dict[str, Any]:
 def _scenes(config: TrainConfig) -> tuple[Any, Any, dict[str, list[str]]]:
     grid = wavelengths(config.camera)
     if config.data.source == "synthetic":
-        from prismask.scenes.random_scenes import random_scene
+        from prismask.scenes.synthetic.random_scenes import random_scene
 
         size = (config.data.synthetic_size,) * 2
         count = config.data.synthetic_scenes

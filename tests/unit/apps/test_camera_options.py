@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from prismask.apps.camera_options import CameraOptions, build_camera, told_camera
-from prismask.apps.numbers import parse_numbers
+from prismask.apps.cli.camera_options import CameraOptions, build_camera, told_camera
+from prismask.apps.cli.numbers import parse_numbers
 from prismask.errors import ConfigError
 from prismask.optics.camera import CASSI
 from prismask.optics.simulate import camera_attrs

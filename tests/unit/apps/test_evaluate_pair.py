@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prismask.apps.cli import run
-from prismask.scenes.files import save
-from prismask.scenes.random_scenes import random_scene
+from prismask.apps.cli.app import run
+from prismask.scenes.formats.files import save
 from prismask.scenes.records import Cube
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 FACTOR = 8.0
 """Of two, so that nothing is rounded."""

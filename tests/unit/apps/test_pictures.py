@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from prismask.apps.cli import run
-from prismask.apps.pictures import grey_picture, png_bytes, write_png
+from prismask.apps.cli.app import run
+from prismask.apps.cli.pictures import grey_picture, png_bytes, write_png
 from prismask.errors import OutputExistsError
-from prismask.scenes.files import save
-from prismask.scenes.random_scenes import random_scene
+from prismask.scenes.formats.files import save
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 
 def test_png_keeps_every_pixel() -> None:

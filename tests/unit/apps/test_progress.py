@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from prismask.apps import progress
-from prismask.apps.progress import reporter
+from prismask.apps.cli import progress
+from prismask.apps.cli.progress import reporter
 
 
 class Terminal(io.StringIO):

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from prismask.apps import bare, cli
-from prismask.apps.scoring_options import (
+from prismask.apps.cli import app as cli
+from prismask.apps.cli import bare
+from prismask.apps.cli.scoring_options import (
     SHARED_OPTIONS,
     ProtocolOptions,
     SceneOptions,
@@ -23,8 +24,8 @@ from prismask.apps.scoring_options import (
 )
 
 LIBRARY = {
-    "evaluate": "prismask.evaluation.runner.evaluate",
-    "stress": "prismask.evaluation.stress.stress",
+    "evaluate": "prismask.evaluation.run.runner.evaluate",
+    "stress": "prismask.evaluation.run.stress.stress",
     "analyse": "prismask.evaluation.analyses.runner.analyse",
 }
 SCENES = {"data": Path("d"), "scenes": ["a", "b"], "split": Path("s.toml"), "device": "cpu"}
@@ -115,7 +116,7 @@ def test_lists_are_parted_at_commas() -> None:
 def test_the_bare_command_line_needs_no_library_for_it() -> None:
     code = (
         "import sys; sys.modules['cyclopts'] = None\n"
-        "from prismask.apps.bare import main; main(['stress', '--help'])"
+        "from prismask.apps.cli.bare import main; main(['stress', '--help'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

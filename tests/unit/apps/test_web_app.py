@@ -16,8 +16,8 @@ pytest.importorskip("fastapi", reason="the extra web is not installed")
 import httpx
 import uvicorn
 
-from prismask.apps.serve import find_choices
-from prismask.apps.view import view_site
+from prismask.apps.cli.serve import find_choices
+from prismask.apps.cli.view import view_site
 from prismask.apps.web.app import create_app
 from prismask.apps.web.guards import LOOPBACK
 from prismask.apps.web.limits import Limits
@@ -29,7 +29,7 @@ from prismask.errors import ConfigError
 from prismask.models.catalogue import shipped
 from prismask.models.registry import create_model
 from prismask.models.weights import save_weights
-from prismask.scenes.files import save
+from prismask.scenes.formats.files import save
 from prismask.scenes.records import Cube, Mask, Measurement
 
 

@@ -17,7 +17,7 @@ from prismask.apps.web.pictures_cache import PictureCache
 from prismask.apps.web.results import Result, ResultStore, top_of
 from prismask.apps.web.spectra import Region, spectra_csv, spectrum
 from prismask.errors import ConfigError, DataMissingError, ShapeError, ValuesError
-from prismask.scenes.files import load_cube
+from prismask.scenes.formats.files import load_cube
 from prismask.scenes.records import Cube, Mask, Measurement
 
 SHAPE = (3, 5, 7)

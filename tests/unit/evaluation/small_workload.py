@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from prismask.evaluation.contenders import build_contender, read_entries
-from prismask.evaluation.protocol import draw_groups
-from prismask.evaluation.scene_set import SceneSet, load_scene_set
-from prismask.evaluation.splits import EvaluationSplit
-from prismask.evaluation.trials import Workload
+from prismask.evaluation.protocol.scenarios import draw_groups
+from prismask.evaluation.protocol.scene_set import SceneSet, load_scene_set
+from prismask.evaluation.protocol.splits import EvaluationSplit
+from prismask.evaluation.run.contenders import build_contender, read_entries
+from prismask.evaluation.run.trials import Workload
 from prismask.optics.camera import CASSI
 from prismask.optics.masks import MaskRegion
 from prismask.scenes.records import Cube, Mask

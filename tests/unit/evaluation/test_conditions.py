@@ -9,8 +9,7 @@ import torch
 from small_workload import BANDS, CAMERA, SIDE
 
 from prismask.errors import ConfigError
-from prismask.evaluation.cells import Cell
-from prismask.evaluation.conditions import (
+from prismask.evaluation.protocol.conditions import (
     FAULT_KINDS,
     MISMATCH,
     RECALIBRATION,
@@ -18,6 +17,7 @@ from prismask.evaluation.conditions import (
     arrange,
     photograph,
 )
+from prismask.evaluation.run.cells import Cell
 from prismask.optics.camera import CASSI
 from prismask.optics.faults import Rotation, Shift
 

@@ -9,7 +9,7 @@ import torch
 from small_workload import BANDS, CAMERA, spread
 
 from prismask.errors import ConfigError, DataMissingError
-from prismask.evaluation.contenders import build_contender, read_entries
+from prismask.evaluation.run.contenders import build_contender, read_entries
 from prismask.models.registry import create_model
 from prismask.models.weights import save_weights
 

@@ -10,8 +10,8 @@ import pytest
 import scipy.io
 
 from prismask.errors import ConfigError, DataMissingError, OverlapError
-from prismask.evaluation.protocol import group_names
-from prismask.evaluation.splits import read_evaluation_split
+from prismask.evaluation.protocol.scenarios import group_names
+from prismask.evaluation.protocol.splits import read_evaluation_split
 
 WHOLE = """
 wavelengths_nm = [450, 500, 550, 600]

@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 
 from prismask.errors import MissingPartError, ShapeError, ValuesError
-from prismask.evaluation import figures
-from prismask.evaluation.figures_demo import (
+from prismask.evaluation.figures import style as figures
+from prismask.evaluation.figures.demo import (
     bands_figure,
     error_figure,
     error_map,

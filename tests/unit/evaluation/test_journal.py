@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from prismask.errors import FormatError, OutputExistsError
-from prismask.evaluation.cells import Cell, CellResult
-from prismask.evaluation.journal import Journal
+from prismask.evaluation.run.cells import Cell, CellResult
+from prismask.evaluation.run.journal import Journal
 
 
 def result(trial: int, value: float = 30.0) -> CellResult:

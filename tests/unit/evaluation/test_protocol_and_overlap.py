@@ -9,15 +9,15 @@ import torch
 from small_workload import SIDE, mask, region
 
 from prismask.errors import ConfigError, OverlapError, ShapeError
-from prismask.evaluation.contenders import Contender
-from prismask.evaluation.overlap import (
+from prismask.evaluation.protocol.overlap import (
     beyond_one_mask,
     judge,
     judge_all,
     trained_on,
     trained_scenes,
 )
-from prismask.evaluation.protocol import draw_groups
+from prismask.evaluation.protocol.scenarios import draw_groups
+from prismask.evaluation.run.contenders import Contender
 from prismask.optics.masks import MaskRegion
 
 SIZE = (SIDE, SIDE)

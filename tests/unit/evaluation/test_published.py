@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from prismask.evaluation.metrics import METRICS
-from prismask.evaluation.published import (
+from prismask.evaluation.tables.published import (
     ABLATION,
     BACKBONES,
     COSTS,

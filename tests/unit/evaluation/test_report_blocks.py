@@ -11,20 +11,20 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from prismask.evaluation.figures_cubes import SceneView, bands_figure, colours_figure, windows
-from prismask.evaluation.figures_scores import (
+from prismask.evaluation.figures.cubes import SceneView, bands_figure, colours_figure, windows
+from prismask.evaluation.figures.scores import (
     FaultPanel,
     Scores,
     scene_figure,
     stress_figure,
     trial_figure,
 )
-from prismask.evaluation.figures_spectra import blocks_figure, correlation_figure
-from prismask.evaluation.figures_uncertainty import maps_figure
-from prismask.evaluation.report_blocks import Listing, Page, Picture, Section, Table, Text
-from prismask.evaluation.report_html import html_page
-from prismask.evaluation.report_markdown import markdown_page
-from prismask.evaluation.report_scores import ScoreTable, number_text, published_beside
+from prismask.evaluation.figures.spectra import blocks_figure, correlation_figure
+from prismask.evaluation.figures.uncertainty import maps_figure
+from prismask.evaluation.report.blocks import Listing, Page, Picture, Section, Table, Text
+from prismask.evaluation.report.html import html_page
+from prismask.evaluation.report.markdown import markdown_page
+from prismask.evaluation.report.scores import ScoreTable, number_text, published_beside
 
 VOID = {"meta", "img", "br", "link"}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from prismask.evaluation.published import PSNR, SCENES
-from prismask.evaluation.report_blocks import Table, Text
-from prismask.evaluation.report_models import model_sections
-from prismask.evaluation.report_sources import Source, Sources
-from prismask.evaluation.summaries import AVERAGE
-from prismask.evaluation.tables import write_table
+from prismask.evaluation.report.blocks import Table, Text
+from prismask.evaluation.report.models import model_sections
+from prismask.evaluation.report.sources import Source, Sources
+from prismask.evaluation.tables.files import write_table
+from prismask.evaluation.tables.published import PSNR, SCENES
+from prismask.evaluation.tables.summaries import AVERAGE
 
 COLUMNS = ("model", "group", "scene", "metric", "trials", "failed", "mean", "std", "standard_error")
 

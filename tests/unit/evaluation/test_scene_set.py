@@ -9,10 +9,10 @@ import pytest
 from small_workload import BANDS, GRID, cube, cubes
 
 from prismask.errors import ConfigError, DataMissingError, ShapeError, ValuesError
-from prismask.evaluation.contenders import Entry
-from prismask.evaluation.scene_set import load_scene_set
-from prismask.evaluation.splits import EvaluationSplit
-from prismask.scenes.files import save
+from prismask.evaluation.protocol.scene_set import load_scene_set
+from prismask.evaluation.protocol.splits import EvaluationSplit
+from prismask.evaluation.run.contenders import Entry
+from prismask.scenes.formats.files import save
 from prismask.scenes.records import Cube
 
 NOWHERE = EvaluationSplit(None)

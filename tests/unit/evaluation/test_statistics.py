@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from prismask.evaluation.statistics import Moments, paired_difference, scene_average, student_t
+from prismask.evaluation.tables.statistics import (
+    Moments,
+    paired_difference,
+    scene_average,
+    student_t,
+)
 
 numbers = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=50)
 

@@ -10,9 +10,9 @@ import pytest
 
 from prismask.errors import DataMissingError, FormatError
 from prismask.evaluation.analyses.training_log import read_course, read_lines
-from prismask.evaluation.figures_training import course_figure
-from prismask.evaluation.report_sources import find_sources
-from prismask.evaluation.report_training import training_sections
+from prismask.evaluation.figures.training import course_figure
+from prismask.evaluation.report.sources import find_sources
+from prismask.evaluation.report.training import training_sections
 
 STEP = {"event": "step", "step": 20, "seconds": 30.0, "phase": "plain", "loss": 0.1}
 CHECKS = [

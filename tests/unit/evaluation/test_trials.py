@@ -13,12 +13,12 @@ from small_workload import BANDS, CAMERA, METRICS, SIDE, cubes, spread, workload
 from torch import Tensor
 
 from prismask.errors import ConfigError, DeviceError, DivergedError, ShapeError
-from prismask.evaluation import engine
-from prismask.evaluation.cells import Cell
 from prismask.evaluation.metrics import score
-from prismask.evaluation.precision import choose_halves, half_cost
-from prismask.evaluation.timing import measure_cost
-from prismask.evaluation.trials import Bench, Workload
+from prismask.evaluation.run import engine
+from prismask.evaluation.run.cells import Cell
+from prismask.evaluation.run.precision import choose_halves, half_cost
+from prismask.evaluation.run.timing import measure_cost
+from prismask.evaluation.run.trials import Bench, Workload
 from prismask.optics.camera import CASSI
 from prismask.parallel.cluster import run_with_client
 
@@ -235,7 +235,7 @@ def test_a_network_that_half_precision_hurts_keeps_its_bits(
         assert half_cost(work, CPU, label) == pytest.approx(harm, abs=1e-4)
         fake_gpu = type("Device", (), {"type": "cuda"})()
         monkeypatch.setattr(
-            "prismask.evaluation.precision.half_cost", lambda w, d, m: half_cost(w, CPU, m)
+            "prismask.evaluation.run.precision.half_cost", lambda w, d, m: half_cost(w, CPU, m)
         )
         assert set(choose_halves(work, fake_gpu, "auto")) == expected
 

@@ -6,14 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prismask.inference.calibration import calibrate
-from prismask.inference.engine import Engine
+from prismask.inference.engine.frame import Engine
+from prismask.inference.intervals.calibration import calibrate
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
-from prismask.scenes.random_scenes import random_scene
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 BANDS, SIZE = 8, (36, 48)
 CAMERA = CASSI.from_step(BANDS)

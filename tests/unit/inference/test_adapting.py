@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.inference import learned
-from prismask.inference.adapting import PIECES, _pieces, adapt
-from prismask.inference.engine import Engine
-from prismask.inference.learned import learn
-from prismask.inference.settings import Settings
+from prismask.inference.engine.frame import Engine
+from prismask.inference.methods import adapted as learned
+from prismask.inference.methods.adaptation import PIECES, _pieces, adapt
+from prismask.inference.methods.adapted import learn
+from prismask.inference.options import Settings
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI

@@ -11,20 +11,21 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.inference import alignment, place_search
-from prismask.inference.aligned import straightened
-from prismask.inference.alignment import Alignment, align_mask
-from prismask.inference.displacement import Place
-from prismask.inference.engine import Engine
-from prismask.inference.methods import Outcome
-from prismask.inference.place_search import Lowest, Search, Told, pieces_of
-from prismask.inference.single import reconstruct
+from prismask.inference.alignment import fit as alignment
+from prismask.inference.alignment import search as place_search
+from prismask.inference.alignment.fit import Alignment, align_mask
+from prismask.inference.alignment.method import straightened
+from prismask.inference.alignment.pose import Place
+from prismask.inference.alignment.search import Lowest, Search, Told, pieces_of
+from prismask.inference.engine.frame import Engine
+from prismask.inference.methods.protocol import Outcome
+from prismask.inference.reconstruct import reconstruct
 from prismask.models.catalogue import default_weights, load_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
-from prismask.scenes.random_scenes import random_scene
 from prismask.scenes.records import Cube, Mask, Measurement
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 CAMERA = CASSI.from_step()
 SIZE = (64, 96)

@@ -8,12 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prismask.inference.bands import BandAdapter
+from prismask.inference.camera_match.bands import BandAdapter
 from prismask.models.trained import ONE_CAMERA, Variation
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
-from prismask.scenes.random_scenes import random_scene
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 GRID = (453.3, 648.1)
 

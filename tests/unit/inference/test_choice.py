@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from prismask.errors import ConfigError
-from prismask.inference import choice
-from prismask.inference.choice import Choice, choose
-from prismask.inference.settings import Settings
-from prismask.inference.single import Reconstruction, reconstruct
+from prismask.inference.methods import selection as choice
+from prismask.inference.methods.selection import Choice, choose
+from prismask.inference.options import Settings
+from prismask.inference.reconstruct import Reconstruction, reconstruct
 from prismask.models import catalogue
 from prismask.models.registry import create_model
 from prismask.models.weights import save_weights
@@ -19,8 +19,8 @@ from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.optics.simulate import simulate
-from prismask.scenes.random_scenes import random_scene
 from prismask.scenes.records import Mask
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 BANDS = 6
 OWN = CASSI.from_step(BANDS)

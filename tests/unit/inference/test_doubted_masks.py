@@ -11,21 +11,23 @@ import torch
 from calibrated_network import calibrated_network, engine_of, masks, scenes
 
 from prismask.errors import ConfigError
-from prismask.inference import doubted_masks, network_method, probe
-from prismask.inference.alignment import Alignment
-from prismask.inference.displacement import BANDS, BLUR, Place
-from prismask.inference.doubted_masks import calibrate_doubts, draw_fault
-from prismask.inference.engine import Engine
-from prismask.inference.intervals import DOUBTED_MASKS, Interval, Size
-from prismask.inference.single import reconstruct
+from prismask.inference.alignment import probe
+from prismask.inference.alignment.fit import Alignment
+from prismask.inference.alignment.pose import BANDS, BLUR, Place
+from prismask.inference.engine.frame import Engine
+from prismask.inference.intervals import inconsistent_masks as doubted_masks
+from prismask.inference.intervals.inconsistent_masks import calibrate_doubts, draw_fault
+from prismask.inference.intervals.model import DOUBTED_MASKS, Interval, Size
+from prismask.inference.methods import network as network_method
+from prismask.inference.reconstruct import reconstruct
 from prismask.models.catalogue import load_model
 from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.scenes.defaults import WAVELENGTHS_NM
-from prismask.scenes.random_scenes import random_scene
 from prismask.scenes.records import Cube, Mask, Measurement
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 CAMERA = CASSI.from_step()
 SIZE = (80, 112)

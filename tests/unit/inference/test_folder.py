@@ -11,7 +11,7 @@ import pytest
 
 from prismask.errors import ConfigError, DataMissingError, FormatError
 from prismask.inference.folder import Finished, Job, find_snapshots, is_many, plan, run_jobs
-from prismask.scenes.files import save
+from prismask.scenes.formats.files import save
 from prismask.scenes.records import Mask, Measurement
 
 

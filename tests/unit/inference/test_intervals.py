@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError, WeightsError
-from prismask.inference.interval_fit import fit_interval
-from prismask.inference.intervals import (
+from prismask.inference.intervals.fit import fit_interval
+from prismask.inference.intervals.model import (
     DOUBTED_MASKS,
     LEVELS,
     OTHER_CAMERAS,

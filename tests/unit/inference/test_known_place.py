@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from prismask.errors import ConfigError
-from prismask.inference.displacement import Place
-from prismask.inference.known_place import KnownPlace
-from prismask.inference.settings import Settings
-from prismask.inference.single import reconstruct
+from prismask.inference.alignment.known_pose import KnownPlace
+from prismask.inference.alignment.pose import Place
+from prismask.inference.options import Settings
+from prismask.inference.reconstruct import reconstruct
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
-from prismask.scenes.random_scenes import random_scene
 from prismask.scenes.records import Cube, Mask, Measurement
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 CAMERA = CASSI.from_step()
 SIZE = (24, 40)

@@ -21,13 +21,13 @@ from calibrated_network import (
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.inference.bands import BandAdapter
-from prismask.inference.camera_family import BAND_RATIOS, draw_cameras, extents
-from prismask.inference.class_fit import with_class
-from prismask.inference.displacement import Place
-from prismask.inference.intervals import LEVELS, OTHER_CAMERAS, Interval
-from prismask.inference.other_cameras import calibrate_cameras
-from prismask.inference.single import reconstruct
+from prismask.inference.alignment.pose import Place
+from prismask.inference.camera_match.bands import BandAdapter
+from prismask.inference.camera_match.family import BAND_RATIOS, draw_cameras, extents
+from prismask.inference.intervals.class_fit import with_class
+from prismask.inference.intervals.model import LEVELS, OTHER_CAMERAS, Interval
+from prismask.inference.intervals.other_cameras import calibrate_cameras
+from prismask.inference.reconstruct import reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.trained import ONE_CAMERA, Variation
 from prismask.optics.camera import CASSI
@@ -72,8 +72,8 @@ def test_a_network_that_knows_many_cameras_meets_closer_ones() -> None:
 @pytest.mark.skipif(not RESULTS.is_file(), reason="the results are not beside the tests")
 @pytest.mark.parametrize("known", [ONE_CAMERA, MANY])
 def test_none_is_one_of_those_that_results_are_reported_for(known: Variation) -> None:
-    from prismask.apps.calibrate import CAMERAS
-    from prismask.apps.calibrate_data import CAMERA_SEED
+    from prismask.apps.cli.calibrate import CAMERAS
+    from prismask.apps.cli.calibrate_data import CAMERA_SEED
 
     found = importlib.util.spec_from_file_location("cameras", RESULTS)
     assert found is not None

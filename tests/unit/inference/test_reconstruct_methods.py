@@ -11,9 +11,9 @@ import pytest
 
 import prismask
 from prismask.errors import ConfigError, ShapeError, ValuesError, WeightsError
-from prismask.inference import choice
-from prismask.inference.settings import Settings
-from prismask.inference.single import Reconstruction, reconstruct
+from prismask.inference.methods import selection as choice
+from prismask.inference.options import Settings
+from prismask.inference.reconstruct import Reconstruction, reconstruct
 from prismask.models import catalogue
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
@@ -22,9 +22,9 @@ from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.optics.simulate import simulate
-from prismask.scenes.files import save
-from prismask.scenes.random_scenes import random_scene
+from prismask.scenes.formats.files import save
 from prismask.scenes.records import Mask, Measurement
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 BANDS = 6
 CAMERA = CASSI.from_step(BANDS)

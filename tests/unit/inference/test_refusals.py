@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from prismask.errors import ConfigError, ValuesError
-from prismask.inference import choice, single
-from prismask.inference.calibration import calibrate
-from prismask.inference.engine import Engine
-from prismask.inference.settings import Settings
-from prismask.inference.single import Reconstruction, reconstruct
+from prismask.inference import reconstruct as single
+from prismask.inference.engine.frame import Engine
+from prismask.inference.intervals.calibration import calibrate
+from prismask.inference.methods import selection as choice
+from prismask.inference.options import Settings
+from prismask.inference.reconstruct import Reconstruction, reconstruct
 from prismask.models import catalogue
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
@@ -24,8 +25,8 @@ from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.optics.simulate import simulate
-from prismask.scenes.random_scenes import random_scene
 from prismask.scenes.records import Mask, Measurement
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 BANDS, SIZE = 6, (32, 40)
 CAMERA = CASSI.from_step(BANDS)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from prismask.errors import ConfigError, ShapeError
-from prismask.inference.single import reconstruct
+from prismask.inference.reconstruct import reconstruct
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.optics.simulate import simulate
 from prismask.scenes.defaults import WAVELENGTHS_NM
-from prismask.scenes.random_scenes import random_scene
 from prismask.scenes.records import Cube, Mask, Measurement
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 CAMERA = CASSI.from_step(6, 1.0)
 

@@ -8,15 +8,15 @@ import torch
 
 from prismask.errors import ShapeError
 from prismask.inference import checks
-from prismask.inference.registration import Registration
+from prismask.inference.alignment.registration import Registration
+from prismask.inference.engine.strips import project, throughput
 from prismask.inference.selfcheck import Residual, reproject
-from prismask.inference.strips import project, throughput
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.optics.simulate import camera_attrs
-from prismask.scenes.random_scenes import random_scene
 from prismask.scenes.records import Mask
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 CAMERA = CASSI.from_step(12)
 GRID = tuple(450.0 + 18 * k for k in range(12))
@@ -193,7 +193,7 @@ def test_planes_without_wavelengths_say_nothing() -> None:
 
 @pytest.mark.parametrize("camera", [CAMERA, CASSI.from_step(12, axis="height")])
 def test_strips_are_the_whole(camera: CASSI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prismask.inference.strips.LINES", 7)
+    monkeypatch.setattr("prismask.inference.engine.strips.LINES", 7)
     cube, mask, _ = _shot((33, 40))
     assert torch.equal(project(cube, mask, camera), camera.forward(cube[None], mask)[0])
     assert torch.equal(throughput(mask, camera), camera.throughput(mask)[0])

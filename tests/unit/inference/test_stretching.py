@@ -7,15 +7,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from prismask.inference.displacement import Place
-from prismask.inference.single import reconstruct
-from prismask.inference.stretching import Stretch
+from prismask.inference.alignment.pose import Place
+from prismask.inference.camera_match.stretching import Stretch
+from prismask.inference.reconstruct import reconstruct
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.optics.resample import gaussian_blur
-from prismask.scenes.random_scenes import random_scene
 from prismask.scenes.records import Mask, Measurement
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 BANDS = 6
 

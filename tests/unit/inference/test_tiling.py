@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from prismask.errors import ConfigError
-from prismask.inference.engine import Engine
-from prismask.inference.tiling import Tiling, spans, tiles_by_strip
+from prismask.inference.engine.frame import Engine
+from prismask.inference.engine.tiling import Tiling, spans, tiles_by_strip
 from prismask.models.inputs import network_input
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model

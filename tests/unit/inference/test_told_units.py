@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from prismask.inference.single import reconstruct
+from prismask.inference.reconstruct import reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
@@ -16,8 +16,8 @@ from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.optics.sensor import Gaussian
 from prismask.optics.simulate import simulate
-from prismask.scenes.random_scenes import random_scene
 from prismask.scenes.records import Cube, Mask, Measurement
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 BANDS, SIZE = 6, (48, 64)
 CAMERA = CASSI.from_step(BANDS)

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.inference import network_method
-from prismask.inference.alignment import Alignment
-from prismask.inference.bands import BandAdapter
-from prismask.inference.displacement import Place
-from prismask.inference.engine import Engine
-from prismask.inference.network_method import NetworkMethod
-from prismask.inference.single import reconstruct
-from prismask.inference.turning import Turn
-from prismask.inference.view import Snapshot
+from prismask.inference.alignment.fit import Alignment
+from prismask.inference.alignment.pose import Place
+from prismask.inference.camera_match.bands import BandAdapter
+from prismask.inference.camera_match.orientation import Turn
+from prismask.inference.camera_match.view import Snapshot
+from prismask.inference.engine.frame import Engine
+from prismask.inference.methods import network as network_method
+from prismask.inference.methods.network import NetworkMethod
+from prismask.inference.reconstruct import reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI, Axis, Design

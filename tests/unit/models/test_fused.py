@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from prismask.models import fused
+from prismask.models.layers import fused
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

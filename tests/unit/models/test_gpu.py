@@ -28,16 +28,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prismask.models import fused
 from prismask.models.fast import FastReconstructor
+from prismask.models.layers import fused
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.optics.simulate import simulate
-from prismask.scenes.random_scenes import random_scene
 from prismask.scenes.records import Mask
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 DEVICE = torch.device("cuda")
 CPU = torch.device("cpu")
@@ -258,7 +258,7 @@ def test_two_results_of_a_recording_are_two() -> None:
 
 
 def test_reconstruct_gives_the_same_cube_with_the_same_spread() -> None:
-    from prismask.inference.single import reconstruct
+    from prismask.inference.reconstruct import reconstruct
 
     truth = random_scene(3, SIZE)
     mask = Mask(fabricate_mask(SIZE, seeded(5)).numpy())

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from prismask.models import windows
-from prismask.models.gsm import VoxelFilter
-from prismask.models.layers import ChannelNorm, ConvReLU, attend_few, make_norm
-from prismask.models.spectral_vit import ChannelAttention
-from prismask.models.tsa_net import neighbouring_bands
-from prismask.models.unet import UNet, up_conv
-from prismask.models.windows import (
+from prismask.models.backbones.gsm import VoxelFilter
+from prismask.models.backbones.spectral_vit import ChannelAttention
+from prismask.models.backbones.tsa_net import neighbouring_bands
+from prismask.models.layers import windows
+from prismask.models.layers.common import ChannelNorm, ConvReLU, attend_few, make_norm
+from prismask.models.layers.unet import UNet, up_conv
+from prismask.models.layers.windows import (
     WindowAttention,
     from_windows,
     pad_to_windows,

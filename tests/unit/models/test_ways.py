@@ -10,9 +10,9 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.models.fast import FastReconstructor
+from prismask.models.mirror_ensemble import combined, ways_of
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
-from prismask.models.ways import combined, ways_of
 from prismask.optics.camera import CASSI
 
 CPU = torch.device("cpu")

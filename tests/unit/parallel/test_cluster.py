@@ -23,7 +23,7 @@ from prismask.errors import (
     WorkerLostError,
 )
 from prismask.parallel import cluster
-from prismask.parallel.crew import Crew, run_tasks
+from prismask.parallel.workers import Crew, run_tasks
 
 distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
 

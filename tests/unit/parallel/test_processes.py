@@ -9,7 +9,7 @@ import pytest
 from small_tasks import Doing, number_of
 
 from prismask.errors import FormatError, WorkerLostError
-from prismask.parallel.crew import Crew, run_tasks
+from prismask.parallel.workers import Crew, run_tasks
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from prismask.errors import ConfigError, ShapeError
-from prismask.parallel.crew import Crew, run_tasks
 from prismask.parallel.stream import Outcome, in_turn
+from prismask.parallel.workers import Crew, run_tasks
 
 
 def finished(result: int | Exception) -> Future[int]:

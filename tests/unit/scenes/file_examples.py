@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from prismask.scenes.files import save
+from prismask.scenes.formats.files import save
 from prismask.scenes.records import Cube, Mask, Measurement, Record
 
 WRITTEN = [

@@ -20,7 +20,7 @@ from prismask.scenes.atomic import (
     write_beside,
     write_together,
 )
-from prismask.scenes.files import load, save
+from prismask.scenes.formats.files import load, save
 
 
 def names(folder: Path) -> set[str]:

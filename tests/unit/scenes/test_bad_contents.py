@@ -14,7 +14,7 @@ import scipy.io
 import tifffile
 
 from prismask.errors import DataMissingError, FormatError, ShapeError, ValuesError
-from prismask.scenes.files import load, load_cube, load_mask, load_measurement
+from prismask.scenes.formats.files import load, load_cube, load_mask, load_measurement
 
 
 def put(folder: Path, extension: str, values: np.ndarray[Any, Any]) -> Path:

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from prismask.errors import FormatError
-from prismask.scenes.cave import WAVELENGTHS_NM
 from prismask.scenes.datasets import load_scenes
-from prismask.scenes.files import describe, load_cube
+from prismask.scenes.formats.cave import WAVELENGTHS_NM
+from prismask.scenes.formats.files import describe, load_cube
 
 SIZE = (6, 7)
 

@@ -13,8 +13,8 @@ from file_examples import IDS, RECORDS, WRITTEN, a_cube, write
 from PIL import Image
 
 from prismask.errors import ConfigError, FormatError, ValuesError
-from prismask.scenes.contents import kind_of
-from prismask.scenes.files import describe, load, load_cube, load_mask, load_measurement
+from prismask.scenes.formats.contents import kind_of
+from prismask.scenes.formats.files import describe, load, load_cube, load_mask, load_measurement
 from prismask.scenes.records import Cube, Mask, Measurement
 
 FLAT, DEEP = np.full((4, 5), 0.25), np.full((3, 4, 5), 0.25)

@@ -15,10 +15,10 @@ import pytest
 from file_examples import a_cube
 
 from prismask.errors import FormatError, OutputExistsError, ValuesError
-from prismask.scenes.cubepack import MAGIC, read_cubepack, write_cubepack
-from prismask.scenes.cubepack_planes import decode_plane, encode_plane
 from prismask.scenes.defaults import WAVELENGTHS_NM
-from prismask.scenes.files import load_cube
+from prismask.scenes.formats.cubepack import MAGIC, read_cubepack, write_cubepack
+from prismask.scenes.formats.cubepack_planes import decode_plane, encode_plane
+from prismask.scenes.formats.files import load_cube
 from prismask.scenes.records import Cube
 
 

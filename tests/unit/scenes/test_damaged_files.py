@@ -10,8 +10,8 @@ from file_examples import IDS, WRITTEN, a_cube, same, write
 from PIL import Image
 
 from prismask.errors import FormatError, PrismaskError
-from prismask.scenes.cubepack import write_cubepack
-from prismask.scenes.files import describe, load
+from prismask.scenes.formats.cubepack import write_cubepack
+from prismask.scenes.formats.files import describe, load
 
 # SciPy warns about a variable it cannot read and goes on; users do not turn warnings to errors.
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -12,7 +12,7 @@ import spectral
 from file_examples import a_cube, a_mask, write
 
 from prismask.errors import DataMissingError, FormatError, ValuesError
-from prismask.scenes.files import describe, load, load_cube, load_mask, save
+from prismask.scenes.formats.files import describe, load, load_cube, load_mask, save
 
 CUBE = np.random.default_rng(0).random((3, 5, 4)).astype(np.float32)
 

@@ -15,8 +15,8 @@ import tifffile
 from PIL import Image
 
 from prismask.errors import FormatError, MissingPartError
-from prismask.scenes.files import load, load_cube, load_mask, load_measurement
-from prismask.scenes.png import read_pixels
+from prismask.scenes.formats.files import load, load_cube, load_mask, load_measurement
+from prismask.scenes.formats.png import read_pixels
 from prismask.scenes.records import Mask, Measurement
 
 GREY = np.random.default_rng(0).integers(2, 256, (6, 5)).astype(np.uint8)

@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prismask.errors import FormatError
-from prismask.scenes.contents import kind_of
-from prismask.scenes.files import describe, load, load_cube, save
+from prismask.scenes.formats.contents import kind_of
+from prismask.scenes.formats.files import describe, load, load_cube, save
 from prismask.scenes.records import Cube
 
 KEEPS_ALL = [(e, n) for e, n in WRITTEN if e in (".nc", ".mat", ".npz")]
@@ -203,7 +203,7 @@ def test_unknown_extension_lists_the_known(tmp_path: Path) -> None:
 
 def test_the_public_names_are_these() -> None:
     import prismask
-    from prismask.scenes import files
+    from prismask.scenes.formats import files
 
     for name in ("load", "load_cube", "load_mask", "load_measurement", "save"):
         assert getattr(prismask, name) is getattr(files, name)

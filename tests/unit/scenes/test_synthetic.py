@@ -12,8 +12,8 @@ from prismask.errors import PrismaskError
 from prismask.scenes.defaults import WAVELENGTHS_NM
 from prismask.scenes.records import Cube
 from prismask.scenes.standards import colour_checker_at, colour_checker_names, illuminant_at
-from prismask.scenes.synthetic import colour_checker_boxes, demo_scene, random_scene
-from prismask.scenes.textures import layered_noise, smooth_noise, stripes
+from prismask.scenes.synthetic.demo import colour_checker_boxes, demo_scene, random_scene
+from prismask.scenes.synthetic.textures import layered_noise, smooth_noise, stripes
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_random_scenes_differ_and_have_detail_in_space_and_spectrum() -> None:
 
 def test_random_scene_needs_neither_torch_nor_colour() -> None:
     code = (
-        "import sys; from prismask.scenes.random_scenes import random_scene as make; "
+        "import sys; from prismask.scenes.synthetic.random_scenes import random_scene as make; "
         "make(0, (8, 8)); "
         "print(sorted({'torch', 'colour', 'xarray', 'matplotlib'} & set(sys.modules)))"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from prismask.training.collage import NUMBERS, collage
+from prismask.training.data.collage import NUMBERS, collage
 
 
 def crops(seed: int, count: int = 3) -> torch.Tensor:

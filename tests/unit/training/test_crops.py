@@ -9,10 +9,10 @@ import torch
 
 from prismask.errors import ConfigError
 from prismask.optics.camera import CASSI
-from prismask.training.batches import BatchMaker
 from prismask.training.config import DataConfig, MaskConfig
-from prismask.training.crops import CropPlan, SceneBank, draw_plan
-from prismask.training.masks import MaskSource
+from prismask.training.data.batches import BatchMaker
+from prismask.training.data.crops import CropPlan, SceneBank, draw_plan
+from prismask.training.data.masks import MaskSource
 
 
 def scenes(count: int = 3, size: int = 20) -> torch.Tensor:

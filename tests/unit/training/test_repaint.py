@@ -6,7 +6,7 @@ import math
 
 import torch
 
-from prismask.training.repaint import NUMBERS, repaint
+from prismask.training.data.repaint import NUMBERS, repaint
 
 
 def crops(count: int = 3) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from prismask.training.spectra import NUMBERS, SHIFT, read_elsewhere, reading_matrix
+from prismask.training.data.spectra import NUMBERS, SHIFT, read_elsewhere, reading_matrix
 
 CHANGED, PLAIN, FORWARD, BACKWARD = 0.0, 0.5, 1.0, 0.0
 """Numbers that mean: changed; neither stretched nor shifted; either direction."""

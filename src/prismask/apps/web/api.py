@@ -17,7 +17,7 @@ from prismask.apps.web.schemas import About, LayerFacts, Other, ResultFacts, Spe
 from prismask.apps.web.site import Site
 from prismask.apps.web.spectra import Region, spectra_csv, spectrum
 from prismask.apps.web.uploads import safe_name
-from prismask.scenes.attributes import plain
+from prismask.scenes.formats.attributes import plain
 
 # A result never changes under its id, but it may go: browsers keep pictures for an hour.
 KEEP = {"Cache-Control": "private, max-age=3600, immutable"}

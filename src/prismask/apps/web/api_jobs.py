@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, File, Form, UploadFile
 
-from prismask.apps.camera_options import Axis, CameraOptions, Design
+from prismask.apps.cli.camera_options import Axis, CameraOptions, Design
 from prismask.apps.web.api import Here
 from prismask.apps.web.decode import Part, decode
 from prismask.apps.web.jobs import Job

@@ -13,10 +13,10 @@ from prismask.apps.web.limits import Limits
 from prismask.apps.web.process import Report
 from prismask.checks import size_text
 from prismask.errors import FormatError, PrismaskError
-from prismask.scenes.contents import Contents, reading
-from prismask.scenes.files import save
-from prismask.scenes.formats import Format, identify
-from prismask.scenes.selection import decide, make_record
+from prismask.scenes.formats.contents import Contents, reading
+from prismask.scenes.formats.files import save
+from prismask.scenes.formats.registry import Format, identify
+from prismask.scenes.formats.selection import decide, make_record
 
 Part = Literal["measurement", "mask"]
 

@@ -154,7 +154,7 @@ class JobQueue:
                 self._end(job, "failed", f"it could not be done ({type(problem).__name__}).")
 
     def _do(self, job: Job) -> None:
-        from prismask.scenes.files import load_cube, load_mask, load_measurement
+        from prismask.scenes.formats.files import load_cube, load_mask, load_measurement
 
         def report(done: int, total: int) -> None:
             job.done, job.total = done, total

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from prismask.apps.pictures import grey_picture
+from prismask.apps.cli.pictures import grey_picture
 from prismask.apps.web.results import Result, top_of
 from prismask.errors import ConfigError, DataMissingError
 
@@ -69,7 +69,7 @@ def colours(values: NDArray[Any], low: float, high: float, anchors: Any) -> NDAr
 
 def _pixels(result: Result, layer: Layer, band: int, scale: Scale) -> NDArray[np.uint8]:
     if layer == "rgb":
-        from prismask.apps.reconstruct_job import quick_look
+        from prismask.apps.cli.reconstruct_job import quick_look
 
         return quick_look(result.cube)
     if layer == "band":

@@ -133,7 +133,7 @@ class ResultStore:
 
     def netcdf(self, key: str) -> Path:
         """The result as a NetCDF file, written when first asked for."""
-        from prismask.scenes.files import save
+        from prismask.scenes.formats.files import save
 
         with self._writing:
             result = self.get(key)

@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 
-from prismask.apps.terminal import remark, say
+from prismask.apps.cli.terminal import remark, say
 from prismask.apps.web.app import create_app
 from prismask.apps.web.guards import LOOPBACK
 from prismask.apps.web.site import Site

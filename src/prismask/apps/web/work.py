@@ -7,13 +7,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prismask.apps.camera_options import CameraOptions, told_camera
+from prismask.apps.cli.camera_options import CameraOptions, told_camera
 from prismask.apps.web.process import Report
 from prismask.errors import ConfigError
 
 if TYPE_CHECKING:
-    from prismask.inference.settings import Settings
-    from prismask.inference.single import Reconstruction
+    from prismask.inference.options import Settings
+    from prismask.inference.reconstruct import Reconstruction
 
 SNAPSHOT, MASK, CUBE = "snapshot.nc", "mask.nc", "cube.nc"
 """Names in the folder of a job."""
@@ -37,7 +37,7 @@ class Order:
 
     def settings(self) -> Settings:
         """As the library takes them; options that contradict each other raise."""
-        from prismask.inference.settings import Settings
+        from prismask.inference.options import Settings
 
         options = () if self.iterations is None else (("iterations", self.iterations),)
         model = None if self.model is None else str(self.model)
@@ -50,7 +50,7 @@ class Order:
 def reconstruct(report: Report, folder: str, order: Order, most_values: int) -> dict[str, Any]:
     """Reconstruct the snapshot in `folder` and write the cube beside it."""
     from prismask.optics.simulate import camera_notes
-    from prismask.scenes.files import load_mask, load_measurement, save
+    from prismask.scenes.formats.files import load_mask, load_measurement, save
 
     here = Path(folder)
     measurement, mask = load_measurement(here / SNAPSHOT), load_mask(here / MASK)
@@ -77,6 +77,6 @@ def reconstruct(report: Report, folder: str, order: Order, most_values: int) -> 
 @lru_cache(maxsize=2)
 def _ready(settings: Settings) -> Reconstruction:
     """Network and device, prepared once a process."""
-    from prismask.inference.single import Reconstruction
+    from prismask.inference.reconstruct import Reconstruction
 
     return Reconstruction(settings)

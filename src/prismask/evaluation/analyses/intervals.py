@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prismask.evaluation.calibration_checks import LEVELS, gaussian_factor
-from prismask.inference.intervals import Interval, cube_features
+from prismask.evaluation.analyses.calibration_checks import LEVELS, gaussian_factor
+from prismask.inference.intervals.model import Interval, cube_features
 from prismask.optics.camera import CASSI
 
 SCALE_LEVEL = 0.9

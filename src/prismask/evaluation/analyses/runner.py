@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError, DivergedError
+from prismask.evaluation.analyses.calibration_checks import Calibration
 from prismask.evaluation.analyses.noise import g_by_transmission, noise_distribution
 from prismask.evaluation.analyses.scene import SOURCES, Scene, analyse_scene, is_random
 from prismask.evaluation.analyses.store import (
@@ -27,13 +28,12 @@ from prismask.evaluation.analyses.store import (
     write_record,
 )
 from prismask.evaluation.analyses.training_g import read_g_history
-from prismask.evaluation.calibration_checks import Calibration
-from prismask.evaluation.contenders import Method, Models, read_entries
-from prismask.evaluation.plan import Plan
-from prismask.evaluation.protocol import Group
-from prismask.evaluation.runner import plan_evaluation
-from prismask.evaluation.runs import Progress
-from prismask.evaluation.settings import with_options
+from prismask.evaluation.protocol.scenarios import Group
+from prismask.evaluation.protocol.settings import with_options
+from prismask.evaluation.run.contenders import Method, Models, read_entries
+from prismask.evaluation.run.plan import Plan
+from prismask.evaluation.run.runner import plan_evaluation
+from prismask.evaluation.run.runs import Progress
 from prismask.models.fast import FastReconstructor
 from prismask.models.provenance import commit, device_name, versions
 from prismask.optics.camera import CASSI
@@ -72,7 +72,7 @@ def analyse(
 ) -> dict[str, Any]:
     """Analyse models and write numbers, arrays and figures into the folder `out`.
 
-    models, data, split, scenes, groups, camera: as in `evaluation.runner.evaluate`.
+    models, data, split, scenes, groups, camera: as in `evaluation.run.runner.evaluate`.
     masks: masks a group; the spread over masks needs two or more, the paper takes 100.
     samples: masks drawn from a posterior around the first mask; below 2: none.
     mask_sources: masks by group name instead of the split's.
@@ -266,7 +266,7 @@ def _training(models: Models) -> dict[str, Any]:
 
 def _draw(folder: Path, record: Mapping[str, Any]) -> None:
     from prismask.errors import MissingPartError
-    from prismask.evaluation.figures import check_available
+    from prismask.evaluation.figures.style import check_available
     from prismask.scenes.atomic import write_beside
 
     try:
@@ -274,7 +274,7 @@ def _draw(folder: Path, record: Mapping[str, Any]) -> None:
     except MissingPartError as error:
         log.warning("no figures were drawn: %s", error)
         return
-    from prismask.evaluation.report_analyses import analysis_pictures
+    from prismask.evaluation.report.analyses import analysis_pictures
 
     (folder / FIGURES).mkdir(exist_ok=True)
     for picture in analysis_pictures(folder, record):

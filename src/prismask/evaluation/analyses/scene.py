@@ -15,6 +15,7 @@ from prismask.evaluation.analyses.blocks import (
     mean_correlation,
     uniform_blocks,
 )
+from prismask.evaluation.analyses.calibration_checks import Calibration
 from prismask.evaluation.analyses.correlation import correlation_distance, spectral_correlation
 from prismask.evaluation.analyses.intervals import interval_widths, stored_interval
 from prismask.evaluation.analyses.spread import (
@@ -23,12 +24,11 @@ from prismask.evaluation.analyses.spread import (
     spread_over_masks,
     spread_over_samples,
 )
-from prismask.evaluation.calibration_checks import Calibration
-from prismask.evaluation.conditions import Situation, photograph
-from prismask.evaluation.contenders import Method
 from prismask.evaluation.metrics import score
-from prismask.evaluation.protocol import Group
-from prismask.evaluation.trials import Workload, check_estimate, exact_convolutions
+from prismask.evaluation.protocol.conditions import Situation, photograph
+from prismask.evaluation.protocol.scenarios import Group
+from prismask.evaluation.run.contenders import Method
+from prismask.evaluation.run.trials import Workload, check_estimate, exact_convolutions
 from prismask.models.fast import FastReconstructor
 from prismask.optics.randomness import seed_of, seeded
 

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError, DivergedError
-from prismask.evaluation.contenders import Method
-from prismask.inference.uncertainty import RunningMoments
+from prismask.evaluation.run.contenders import Method
+from prismask.inference.engine.uncertainty import RunningMoments
 from prismask.models.fast import FastReconstructor
-from prismask.models.ways import combined
+from prismask.models.mirror_ensemble import combined
 from prismask.optics.camera import CASSI, as_mask_batch
 
 Photograph = Callable[[int, Tensor], Tensor]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismask.errors import FormatError, OutputExistsError
-from prismask.evaluation.runs import read_record
+from prismask.evaluation.run.runs import read_record
 from prismask.scenes.atomic import write_beside
 
 FORMAT = "prismask-analysis-1"

@@ -1,0 +1,106 @@
+"""The command `prismask`.
+
+Each command is a small module beside this one that imports what is heavy (torch, xarray, colour)
+inside its function, so that `prismask --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError, Parameter
+
+from prismask import __version__
+from prismask.apps.cli.analyse import analyse
+from prismask.apps.cli.calibrate import calibrate
+from prismask.apps.cli.camera import camera
+from prismask.apps.cli.convert import convert
+from prismask.apps.cli.demo import demo
+from prismask.apps.cli.evaluate import evaluate, stress
+from prismask.apps.cli.evaluate_pair import evaluate_pair
+from prismask.apps.cli.info import info
+from prismask.apps.cli.join import join
+from prismask.apps.cli.models import models
+from prismask.apps.cli.reconstruct import reconstruct
+from prismask.apps.cli.render import render
+from prismask.apps.cli.report import report
+from prismask.apps.cli.scoring_options import SHARED_OPTIONS
+from prismask.apps.cli.serve import serve
+from prismask.apps.cli.simulate import simulate
+from prismask.apps.cli.terminal import complain
+from prismask.apps.cli.train import train
+from prismask.apps.cli.view import view
+from prismask.errors import PrismaskError
+
+WRONG_INPUT = 2
+INTERRUPTED = 130
+
+app = App(
+    name="prismask",
+    version=__version__,
+    help="Hyperspectral cubes from one coded CASSI snapshot.",
+    help_epilogue="Any command takes --debug, which shows the traceback of an error. Existing "
+    "files are kept unless --overwrite is given.",
+    # `run` says it in our words, and a command may say how to go on.
+    suppress_keyboard_interrupt=False,
+)
+
+for command in (
+    demo, info, camera, simulate, reconstruct, view, serve, models, calibrate, render,
+    evaluate_pair, convert, join, report,
+):  # fmt: skip
+    app.command(command)
+for shared in SHARED_OPTIONS:
+    # Here, because their module is also read where cyclopts is not installed.
+    Parameter(name="*")(shared)
+for scoring in (train, evaluate, stress, analyse):
+    # Flags that are off by default need no second name that turns them off.
+    app.command(scoring, default_parameter=Parameter(negative=()))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and exit: 0 when it worked, 2 for wrong input, 130 when interrupted."""
+    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command and return its exit code; wrong input is told in one sentence."""
+    debug = "--debug" in arguments
+    arguments = [word for word in arguments if word != "--debug"]
+    logging.basicConfig(
+        level=logging.DEBUG if debug else logging.WARNING, format="prismask: %(message)s"
+    )
+    try:
+        code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        complain("interrupted.")
+        return INTERRUPTED
+    except CycloptsError as error:
+        complain(f"{error} Try: {_help_for(arguments)}.")
+        return WRONG_INPUT
+    except BrokenPipeError:
+        # The reader of our output (`| head`) has gone; there is nobody to tell.
+        sys.stderr.close()
+        return 0
+    except (PrismaskError, OSError) as error:
+        if debug:
+            raise
+        complain(_sentence(error))
+        return WRONG_INPUT
+    # A command may end well and still have something to tell the shell.
+    return code if isinstance(code, int) else 0
+
+
+def _help_for(arguments: list[str]) -> str:
+    known = arguments and arguments[0] in app
+    return f"prismask {arguments[0]} --help" if known else "prismask --help"
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and not isinstance(error, PrismaskError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror}."
+    return str(error)

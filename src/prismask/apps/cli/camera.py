@@ -1,0 +1,222 @@
+"""`prismask camera`: a camera and its mask from pictures in light of single wavelengths."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+from prismask.apps.cli.numbers import parse_numbers
+from prismask.apps.cli.terminal import remark, say
+from prismask.errors import ConfigError, DataMissingError, MissingPartError
+
+if TYPE_CHECKING:
+    from prismask.optics.measured import MeasuredCamera
+    from prismask.optics.shifts import Picture
+
+Named = tuple[float | None, Path]
+"""Wavelength in nm, where one was given, and file."""
+CLIPPED_SHARE = 0.01
+"""Share of a picture's pixels at its largest value from which it counts as overexposed; open cells
+are alike, so that a few are in any picture."""
+
+
+def camera(
+    pictures: list[str],
+    /,
+    *,
+    out: Annotated[Path, Parameter(name=["--out", "-o"])],
+    flat: list[str] | None = None,
+    dark: Path | None = None,
+    step: float | None = None,
+    bands: int | None = None,
+    wavelengths: str | None = None,
+    axis: Literal["width", "height"] | None = None,
+    degree: int | None = None,
+    figure: bool = True,
+    overwrite: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Measure a camera from pictures of its mask, each in light of one wavelength.
+
+    For cameras with one disperser. Four or five wavelengths show the curve of a prism.
+
+    Parameters
+    ----------
+    pictures
+        NM=FILE: wavelength in nm and the sensor's picture of the mask, evenly lit by it, as in
+        450=blue.tif 550=green.tif 650=red.tif. All of the size of a snapshot.
+    out
+        The mask to write, with the camera noted in it: reconstruct then needs no other word about
+        the camera.
+    flat
+        Picture of the same light without the mask: one FILE for all, or NM=FILE for each.
+        Without, the brightest cells count as fully open.
+    dark
+        Picture with the shutter closed.
+    step
+        Pixels from band to band, about: bands reach from the first picture to the last. [default:
+        2, as the networks know them]
+    bands
+        Number of bands instead, equally many pixels apart.
+    wavelengths
+        Centres of the bands in nm instead, as a,b,c or a text file.
+    axis
+        The axis of the dispersion. [default: along which the pictures move]
+    degree
+        Of the polynomial in nm or, for a prism, in 1/nm². [default: what best foretells a picture
+        it has not seen]
+    figure
+        Draw what was found beside the output, as PNG.
+    overwrite
+        Replace the outputs if they exist.
+    """
+    from prismask.optics.measured import measure_camera
+    from prismask.scenes.atomic import check_output
+    from prismask.scenes.formats.files import save
+    from prismask.scenes.formats.registry import check_writable
+
+    if out.suffix.lower() == ".npy":
+        raise ConfigError(f"{out}: a .npy file holds no notes about the camera; write .nc or .mat.")
+    drawn = out.with_suffix(".png")
+    check_writable(out, overwrite)
+    if figure:
+        check_output(drawn, overwrite)
+    lit, even = [_named(text) for text in pictures], [_named(text) for text in flat or []]
+    read = [path for _, path in (*lit, *even)] + ([] if dark is None else [dark])
+    _check_not_read([out, drawn] if figure else [out], read)
+    given = [name for name, value in
+             (("--step", step), ("--bands", bands), ("--wavelengths", wavelengths))
+             if value is not None]  # fmt: skip
+    if len(given) > 1:
+        raise ConfigError(f"{' and '.join(given)} both say where bands lie: give one of them.")
+    found = measure_camera(
+        _loaded(lit, even, dark),
+        **({} if step is None else {"step": step}),
+        bands=bands,
+        wavelengths=None if wavelengths is None else parse_numbers(wavelengths, "--wavelengths"),
+        axis=axis,
+        degree=degree,
+    )
+    save(found.mask, out, overwrite=overwrite)
+    say(_text(found))
+    if not flat:
+        remark("note: without --flat uneven light counts as a mask that is less open there.")
+    for text in found.findings:
+        remark(f"note: {text}")
+    if figure:
+        _draw(found, drawn, overwrite)
+    say(f"\n{out}: {found.mask.size[0]}×{found.mask.size[1]}. Now:\n"
+        f"  prismask reconstruct SNAPSHOT --mask {out} -o cube.nc")  # fmt: skip
+
+
+def _check_not_read(written: Sequence[Path], read: Sequence[Path]) -> None:
+    """`--overwrite` is meant for an earlier result, not for a picture that may never be retaken."""
+    pictures = {path.resolve() for path in read}
+    for path in written:
+        if path.resolve() in pictures:
+            raise ConfigError(
+                f"{path} would be written over, and is one of the pictures. Choose another --out."
+            )
+
+
+def _loaded(
+    named: Sequence[Named], flats: Sequence[Named], dark: Path | None
+) -> dict[float, Picture]:
+    """Transmission at each wavelength."""
+    from prismask.checks import size_text
+    from prismask.errors import ShapeError
+    from prismask.optics.measured import transmission
+    from prismask.scenes.formats.files import load_measurement
+
+    numbers = [nm for nm, _ in named]
+    if None in numbers or not numbers:
+        raise ConfigError("name each picture with its wavelength in nm, as in 450=blue.tif.")
+    if len(set(numbers)) < len(numbers):
+        raise ConfigError("two pictures have the same wavelength; one of each is needed.")
+    without = dict(flats)
+    if len(without) < len(flats) or (None in without and len(without) > 1):
+        raise ConfigError("give --flat once for all pictures, or NM=FILE once for each of them.")
+    missing = [nm for nm in numbers if without and None not in without and nm not in without]
+    if missing:
+        raise ConfigError(f"--flat names no picture for {missing[0]:g} nm.")
+    closed = None if dark is None else load_measurement(dark).values
+    bright = {nm: load_measurement(path).values for nm, path in without.items()}
+    found: dict[float, Picture] = {}
+    for nm, path in named:
+        if nm is None:
+            continue
+        lit = load_measurement(path).values
+        _check_exposure(path, lit)
+        even = bright.get(nm, bright.get(None))
+        for what, other in (("flat", even), ("dark", closed)):
+            if other is not None and other.shape != lit.shape:
+                raise ShapeError(
+                    f"{path} is {size_text(lit.shape)} and its {what} picture "
+                    f"{size_text(other.shape)}: both are of one sensor and have its size."
+                )
+        found[nm] = transmission(lit, even, closed)
+    return found
+
+
+def _check_exposure(path: Path, picture: Picture) -> None:
+    """Say so where a picture is clipped: the edges of its cells then seem to lie elsewhere."""
+    import torch
+
+    from prismask.inference.checks import saturated_share
+
+    share = saturated_share(torch.tensor(picture))
+    if share > CLIPPED_SHARE:
+        remark(
+            f"warning: {100 * share:.2g} % of the pixels of {path} are at its largest value. If it "
+            "is overexposed, cells are wider open in it than they are: expose for less."
+        )
+
+
+def _named(text: str) -> Named:
+    """`450=blue.tif` → 450 and the file; a bare file has no wavelength."""
+    number, equals, path = text.partition("=")
+    try:
+        nm = float(number.lower().removesuffix("nm")) if equals else None
+    except ValueError:
+        nm, path = None, text
+    if nm is not None and not 0 < nm < math.inf:
+        raise ConfigError(f"{text}: {nm:g} nm is no wavelength.")
+    file = Path(path if nm is not None else text)
+    if not file.is_file():
+        raise DataMissingError(f"there is no file {file}.")
+    return nm, file
+
+
+def _text(found: MeasuredCamera) -> str:
+    """A table of places and what the bands are."""
+    lines = ["wavelength    along   across  likeness"]
+    for place in found.places:
+        lines.append(
+            f"{place.wavelength_nm:7.1f} nm {place.along:8.3f} {place.across:8.3f} "
+            f"{place.likeness:9.3f}"
+        )
+    centres, eye = found.wavelengths, found.camera
+    told = "" if math.isnan(found.left_out_px) else f", {found.left_out_px:.3f} px at unseen places"
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"px = {found.curve}  (misses {found.misfit_px:.3f} px at most{told})",
+            f"{eye.bands} bands from {centres[0]:.1f} to {centres[-1]:.1f} nm over {eye.extent} px "
+            f"along the {eye.axis}",
+        ]
+    )
+
+
+def _draw(found: MeasuredCamera, path: Path, overwrite: bool) -> None:
+    from prismask.apps.cli.pictures import write_bytes
+
+    try:
+        from prismask.evaluation.figures.camera import camera_figure
+
+        write_bytes(camera_figure(found), path, overwrite)
+    except MissingPartError as error:
+        remark(f"note: no picture: {error}")

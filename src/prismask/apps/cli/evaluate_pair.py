@@ -1,0 +1,134 @@
+"""`prismask evaluate-pair`: an estimate against the truth, in every convention by its name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from prismask.apps.cli.terminal import remark, say
+
+if TYPE_CHECKING:
+    from prismask.scenes.records import Cube
+
+NOTICEABLE = 0.1
+"""How far the best factor may be from 1 before somebody should hear of it."""
+
+
+def evaluate_pair(
+    truth: Path,
+    estimate: Path,
+    /,
+    *,
+    truth_variable: str | None = None,
+    variable: str | None = None,
+    fit_scale: Annotated[bool, Parameter(negative="")] = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """Score an estimated cube against the true one.
+
+    Parameters
+    ----------
+    truth
+        The true cube.
+    estimate
+        The estimated cube, of the same size and bands.
+    truth_variable
+        The variable that is the true cube, in a file that holds several.
+    variable
+        The variable that is the estimate, in a file that holds several.
+    fit_scale
+        Multiply the estimate by the factor that fits the truth best, for cubes in the units of a
+        snapshot whose scale nobody knows.
+    as_json
+        Print one JSON object instead of a table.
+    """
+    from prismask.scenes.formats.files import load_cube
+    from prismask.scenes.resample import check_same_bands
+
+    true_cube = load_cube(truth, truth_variable)
+    guess = load_cube(estimate, variable)
+    check_same_bands(guess, true_cube)
+    factor = best_factor(guess, true_cube)
+    if fit_scale:
+        guess = scaled(guess, factor)
+        remark(f"note: the estimate is multiplied by {factor:.4g}.")
+    elif abs(factor - 1) > NOTICEABLE:
+        remark(
+            f"note: the estimate would fit the truth best multiplied by {factor:.4g}: are they in "
+            "the same units? --fit-scale scores it so."
+        )
+    rows = [*score_rows(guess, true_cube), *_interval_rows(guess, true_cube)]
+    say(json.dumps({row.pop("name"): row for row in rows}, indent=2) if as_json else _table(rows))
+
+
+def score_rows(estimate: Cube, truth: Cube) -> list[dict[str, Any]]:
+    """Every metric: name, label, value, text with unit, and convention."""
+    from prismask.evaluation.metrics import METRICS, score_cubes
+    from prismask.scenes.formats.attributes import plain
+
+    return [
+        {
+            "name": name,
+            "label": METRICS[name].label,
+            # JSON has no infinity, which is the PSNR of two equal cubes.
+            "value": plain(value),
+            "text": METRICS[name].text(value),
+            "convention": METRICS[name].convention,
+        }
+        for name, value in score_cubes(estimate, truth).items()
+    ]
+
+
+def best_factor(estimate: Cube, truth: Cube) -> float:
+    """⟨truth, estimate⟩ / ⟨estimate, estimate⟩; 1 for an estimate of nothing."""
+    import numpy as np
+
+    if estimate.values.shape != truth.values.shape:
+        return 1.0  # the scores will say what is wrong
+    size = float(np.vdot(estimate.values, estimate.values))
+    return float(np.vdot(truth.values, estimate.values)) / size if size > 0 else 1.0
+
+
+def scaled(cube: Cube, factor: float) -> Cube:
+    """The cube and everything that goes with it in other units."""
+    parts = {name: getattr(cube, name) for name in ("values", "std", "lower", "upper")}
+    return replace(
+        cube,
+        **{
+            name: (part * factor).astype(part.dtype)
+            for name, part in parts.items()
+            if part is not None
+        },
+    )
+
+
+def _interval_rows(estimate: Cube, truth: Cube) -> list[dict[str, Any]]:
+    """How much of the truth lies inside the interval, where the estimate has one."""
+    if estimate.lower is None or estimate.upper is None:
+        return []
+    import torch
+
+    from prismask.inference.intervals.model import coverage
+
+    share = coverage(*(torch.tensor(v) for v in (truth.values, estimate.lower, estimate.upper)))
+    which = estimate.attrs.get("interval", "its coverage is not noted")
+    return [
+        {
+            "name": "inside",
+            "label": "Inside interval",
+            "value": share,
+            "text": f"{100 * share:.1f} %",
+            "convention": f"true values inside the estimate's interval ({which})",
+        }
+    ]
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    label, text = (max(len(row[key]) for row in rows) for key in ("label", "text"))
+    return "\n".join(
+        f"{row['label']:<{label}}  {row['text']:>{text}}  {row['convention']}" for row in rows
+    )

@@ -1,0 +1,86 @@
+"""`prismask info`: what is in a file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from prismask.apps.cli.terminal import say, table
+from prismask.checks import size_text
+
+LONGEST_VALUE = 90
+"""Characters of an attribute that are shown; --json shows them all."""
+
+
+def info(
+    file: Path,
+    /,
+    *,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+) -> None:
+    """Show what a file holds: arrays, sizes, wavelengths and history.
+
+    Parameters
+    ----------
+    file
+        A cube, mask or measurement in any format that Prismask reads.
+    as_json
+        Print one JSON object with everything.
+    """
+    from prismask.scenes.formats.attributes import plain
+    from prismask.scenes.formats.files import describe
+
+    summary = describe(file)
+    if as_json:
+        say(json.dumps(plain(summary), indent=2))
+    else:
+        say(as_text(summary))
+
+
+def as_text(summary: dict[str, Any]) -> str:
+    """The summary of `describe` for people."""
+    rows = [("file", str(summary["path"])), ("format", _format(summary))]
+    if summary["shape"] is not None:
+        rows.append((str(summary["kind"]), f"{size_text(summary['shape'])}{_variable(summary)}"))
+        rows.append(("values", _values(summary)))
+    at = summary["wavelengths"]
+    if at:
+        rows.append(("wavelengths", f"{len(at)} from {at[0]:g} to {at[-1]:g} nm"))
+    if len(summary["variables"]) > 1 or summary["problem"]:
+        rows.append(("variables", "; ".join(_listed(entry) for entry in summary["variables"])))
+    if summary["problem"]:
+        rows.append(("unclear", " ".join(str(summary["problem"]).split())))
+    text = table(rows)
+    history = [(key, _short(value)) for key, value in summary["attrs"].items()]
+    return f"{text}\n\n{table(history, indent='  ')}" if history else text
+
+
+def _format(summary: dict[str, Any]) -> str:
+    size = summary["bytes"]
+    return str(summary["format"]) + ("" if size is None else f", {size / 1e6:.3g} MB")
+
+
+def _variable(summary: dict[str, Any]) -> str:
+    name = summary["variable"]
+    return "" if name in (None, summary["kind"]) else f" (variable {name})"
+
+
+def _values(summary: dict[str, Any]) -> str:
+    bad = summary["not_finite"]
+    spoilt = f"; {bad} are NaN or infinite" if bad else ""
+    if summary["minimum"] is None:
+        return f"none is finite{spoilt}"
+    return f"{summary['minimum']:.4g} to {summary['maximum']:.4g} of full scale{spoilt}"
+
+
+def _listed(entry: dict[str, Any]) -> str:
+    note = f", {entry['note']}" if entry["note"] else ""
+    return f"{entry['name']} ({entry['dtype']} {size_text(entry['shape'])}{note})"
+
+
+def _short(value: Any) -> str:
+    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"

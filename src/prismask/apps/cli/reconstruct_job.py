@@ -1,0 +1,188 @@
+"""From one snapshot file to one cube file with its quick look: what a worker does."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prismask.apps.cli.camera_options import CameraOptions, told_camera
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from prismask.inference.folder import Finished, Job
+    from prismask.inference.methods.protocol import Progress
+    from prismask.inference.options import Settings
+    from prismask.inference.reconstruct import Reconstruction
+    from prismask.optics.camera import CASSI
+    from prismask.scenes.records import Cube, Mask, Measurement
+
+QUICK_LOOK = ".quicklook.png"
+"""How the picture beside a cube ends; not .png alone, which people give their own pictures."""
+
+
+@dataclass(frozen=True)
+class SnapshotWork:
+    """Everything that all snapshots of a run share; small, so it travels to other processes."""
+
+    settings: Settings
+    mask: Path
+    camera: CameraOptions
+    variable: str | None = None
+    mask_variable: str | None = None
+    quick_look: bool = True
+    overwrite: bool = False
+    run_id: str = field(default_factory=lambda: secrets.token_hex(8))
+    """What a process keeps in memory, it keeps for this run: a cluster's workers see many runs,
+    and a mask may be replaced between two of them."""
+
+    def absolute(self) -> SnapshotWork:
+        """The same work with every file under a name that does not depend on the folder."""
+        from prismask.models.catalogue import is_path
+
+        model = self.settings.model
+        if model is not None and is_path(model):
+            model = os.fspath(Path(model).expanduser().absolute())
+        settings = replace(self.settings, model=model)
+        return replace(
+            self, settings=settings, mask=self.mask.absolute(), camera=self.camera.spelled_out()
+        )
+
+    def prepare(self) -> None:
+        """Make ready what all snapshots share; settings that cannot work raise."""
+        _reconstruction(self.settings, self.run_id)
+
+    def __call__(self, job: Job) -> Finished:
+        """Do one job of a folder, unless its cube is there already and made the same way."""
+        return self.run(job, resume=True)
+
+    def run(self, job: Job, resume: bool = False, progress: Progress | None = None) -> Finished:
+        """Load, check, reconstruct, save; `resume` skips what is finished."""
+        from prismask.errors import OutputExistsError
+        from prismask.inference.folder import Finished
+        from prismask.optics.simulate import camera_notes
+        from prismask.scenes.formats.files import load_measurement
+        from prismask.scenes.formats.registry import check_writable
+
+        measurement = load_measurement(job.source, self.variable)
+        aperture = _mask(self.mask, self.mask_variable, self.run_id)
+        ready = _reconstruction(self.settings, self.run_id)
+        camera = told_camera(self.camera, camera_notes(measurement, aperture))
+        recipe = None
+        if resume and not self.overwrite:
+            recipe = self._recipe(ready, measurement, aperture, camera)
+        if _is_made_by(recipe, job.out):
+            self._add_picture(job.out)
+            return Finished(job, "skipped", f"{job.out}: finished before")
+        check_writable(job.out, self.overwrite)
+        at = self.camera.wavelength_list()
+        cube = ready.run(measurement, aperture, camera, at, progress)
+        try:
+            self._save(cube, job.out)
+        except OutputExistsError:
+            # Another process was faster; what it made the same way is as good.
+            if not _is_made_by(recipe, job.out):
+                raise
+            return Finished(job, "skipped", f"{job.out}: finished meanwhile by another process")
+        return Finished(job, "done", _summary(job.out, cube), _remarks(cube), _seconds(cube))
+
+    def _recipe(
+        self, ready: Reconstruction, measurement: Measurement, mask: Mask, camera: CASSI | None
+    ) -> str:
+        from prismask.inference.reconstruct import find_wavelengths
+
+        camera, _ = ready.camera_for(measurement, mask, camera)
+        at, _ = find_wavelengths(measurement, mask, camera, self.camera.wavelength_list())
+        return ready.recipe(measurement, mask, camera, at)
+
+    def _add_picture(self, out: Path) -> None:
+        """The picture of a finished cube, if it was deleted or not wanted the first time."""
+        from prismask.apps.cli.pictures import write_png
+        from prismask.scenes.formats.files import load_cube
+
+        if self.quick_look and not quick_look_path(out).exists():
+            write_png(quick_look(load_cube(out)), quick_look_path(out), overwrite=True)
+
+    def _save(self, cube: Cube, out: Path) -> None:
+        from prismask.apps.cli.pictures import write_png
+        from prismask.scenes.formats.files import save
+
+        # The cube comes last: where it is, the run is finished and the picture is there too.
+        if self.quick_look:
+            write_png(quick_look(cube), quick_look_path(out), overwrite=True)
+        save(cube, out, overwrite=self.overwrite)
+
+
+def quick_look_path(out: Path) -> Path:
+    """The picture beside a cube."""
+    return out.with_suffix(QUICK_LOOK)
+
+
+def quick_look(cube: Cube) -> NDArray[np.uint8]:
+    """The cube as the eye would see it; grey where its wavelengths are unknown or invisible."""
+    from prismask.apps.cli.pictures import grey_picture
+    from prismask.errors import ValuesError
+    from prismask.scenes.colour import to_srgb
+
+    try:
+        return to_srgb(cube)
+    except ValuesError:
+        return grey_picture(cube.values.mean(axis=0))
+
+
+@lru_cache(maxsize=1)
+def _reconstruction(settings: Settings, run_id: str) -> Reconstruction:
+    """Network and device, prepared once a process and run."""
+    from prismask.inference.reconstruct import Reconstruction
+
+    return Reconstruction(settings)
+
+
+@lru_cache(maxsize=1)
+def _mask(path: Path, variable: str | None, run_id: str) -> Mask:
+    from prismask.scenes.formats.files import load_mask
+
+    return load_mask(path, variable)
+
+
+def _is_made_by(recipe: str | None, out: Path) -> bool:
+    """Whether a cube is there and everything that decides the result was the same."""
+    from prismask.errors import PrismaskError
+    from prismask.scenes.formats.registry import identify
+
+    if recipe is None or not out.exists():
+        return False
+    try:
+        attrs = identify(out).read(out).attrs or {}
+    except PrismaskError:
+        return False
+    return attrs.get("recipe") == recipe
+
+
+def _summary(out: Path, cube: Cube) -> str:
+    height, width = cube.size
+    how = cube.attrs.get("model") or cube.attrs["method"]
+    return f"{out}: {cube.bands} bands of {height}×{width} by {how}, {_seconds(cube):.1f} s"
+
+
+def _remarks(cube: Cube) -> tuple[str, ...]:
+    remarks = list(cube.attrs["findings"])
+    if cube.attrs["wavelengths_from"] == "default" and cube.wavelengths is not None:
+        first, last = cube.wavelengths[0], cube.wavelengths[-1]
+        remarks.append(
+            f"note: wavelengths {first:g} to {last:g} nm are assumed; give --wavelengths otherwise."
+        )
+    if "method_chosen" in cube.attrs:
+        remarks.append(f"chosen from the snapshot: {cube.attrs['method_chosen']}")
+    if "interval" in cube.attrs:
+        remarks.append(f"interval: {cube.attrs['interval']}")
+    return (*remarks, f"self-check: {cube.attrs['residual']}")
+
+
+def _seconds(cube: Cube) -> float:
+    return float(cube.attrs["seconds"])

@@ -1,0 +1,54 @@
+"""`prismask report`: one page about everything that a folder holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from prismask.apps.cli.terminal import remark, say
+
+
+def report(
+    folder: Path,
+    /,
+    *,
+    out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
+    title: str = "",
+    figures: Path | None = None,
+    truth_pictures: bool = True,
+    overwrite: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Make one HTML page, and Markdown tables beside it, of a folder's results.
+
+    Parameters
+    ----------
+    folder
+        Looked through for evaluations, stress tests, analyses and trainings.
+    out
+        The HTML file; its tables go beside it as .md. [default: report.html in the folder]
+    title
+        Heading of the page.
+    figures
+        Folder that gets every figure as a PNG, linked from the Markdown. [default: none]
+    truth_pictures
+        Show pictures of the true scenes; leave them out before publishing a page about a data
+        set that is not yours.
+    overwrite
+        Replace the page if it exists.
+    """
+    from prismask.evaluation.report.page import write_report
+
+    written = write_report(
+        folder,
+        out,
+        truth_pictures=truth_pictures,
+        figures=figures,
+        title=title,
+        overwrite=overwrite,
+    )
+    say(str(written.page))
+    remark(f"tables: {written.tables}")
+    for text in written.missing:
+        remark(f"not on the page: {text}")

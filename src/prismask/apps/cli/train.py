@@ -1,0 +1,197 @@
+"""`prismask train`, and `python -m prismask.training` where only torch and SciPy are installed.
+
+Progress goes to the terminal, everything else to the run folder. Curves are drawn where
+matplotlib is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from prismask.apps.cli.terminal import complain, remark, say
+from prismask.errors import MissingPartError, PrismaskError
+
+if TYPE_CHECKING:
+    from prismask.training.run import Outcome
+
+LOST_PEER = 3
+SECONDS_BETWEEN_LINES = 2.0
+
+
+def train(
+    config: Path,
+    /,
+    *,
+    set_: list[str] | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    stop_after: str = "",
+) -> int:
+    """Train a network as a configuration file says.
+
+    Parameters
+    ----------
+    config
+        A TOML file, such as configs/smoke.toml.
+    set_
+        Changes to the file, as in --set schedule.batch=4; may be repeated.
+    out
+        Run folder. [default: runs/NAME]
+    resume
+        Go on from the run folder's checkpoint.
+    stop_after
+        Pause with a checkpoint after this time, as in 9min; --resume goes on.
+    """
+    outcome = run_training(
+        config, overrides=set_ or (), out=out, resume=resume, stop_after=stop_after
+    )
+    say(f"{'finished' if outcome.finished else 'paused'}: {outcome.folder}")
+    return 0
+
+
+def run_training(
+    config_path: Path | str,
+    *,
+    overrides: Sequence[str] = (),
+    out: Path | str | None = None,
+    resume: bool = False,
+    stop_after: str = "",
+) -> Outcome:
+    """Train as the file says; the same as the command, for Python."""
+    from prismask.training.config import parse_budget, read_config
+    from prismask.training.run import train as train_network
+
+    config = read_config(config_path, list(overrides))
+    folder = Path(out) if out is not None else Path("runs") / config.name
+    outcome = train_network(
+        config,
+        folder,
+        resume=resume,
+        make_validate=_make_validate,
+        report=_reporters(config.output.tensorboard, folder),
+        stop_after=parse_budget(stop_after),
+    )
+    _draw_curves(folder)
+    return outcome
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line of `python -m prismask.training`, alone or under torchrun."""
+    parser = argparse.ArgumentParser(prog="python -m prismask.training")
+    parser.add_argument("config", type=Path, help="a TOML file, such as configs/smoke.toml")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="set_")
+    parser.add_argument("--out", type=Path, help="run folder (default: runs/NAME)")
+    parser.add_argument("--resume", action="store_true", help="go on from the folder's checkpoint")
+    parser.add_argument("--stop-after", default="", metavar="TIME", help="pause after e.g. 9min")
+    given = vars(parser.parse_args(arguments))
+    try:
+        return train(given.pop("config"), **given)
+    except PrismaskError as error:
+        complain(str(error))
+        return 2
+    except RuntimeError as error:
+        if not _lost_peer(error):
+            raise
+        complain(
+            f"another process of this run is gone ({str(error).splitlines()[0]}). The run "
+            "folder's checkpoint is whole: start again with --resume."
+        )
+        _leave_at_once(LOST_PEER)
+
+
+def _leave_at_once(code: int) -> NoReturn:
+    """End without clearing up: with a peer gone, gloo's threads may abort the process at that."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def line_reporter() -> Callable[[dict[str, Any]], None]:
+    """Shows every validation, and steps no oftener than every two seconds."""
+    last = -SECONDS_BETWEEN_LINES
+
+    def report(line: dict[str, Any]) -> None:
+        nonlocal last
+        if line["event"] == "step":
+            if 0 <= line["seconds"] - last < SECONDS_BETWEEN_LINES:
+                return
+            last = line["seconds"]
+        remark(progress_text(line))
+
+    return report
+
+
+def _reporters(tensorboard: bool, folder: Path) -> Callable[[dict[str, Any]], None]:
+    """Lines for a person, and event files for TensorBoard where the configuration asks."""
+    show = line_reporter()
+    if not tensorboard:
+        return show
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise MissingPartError(
+            "output.tensorboard needs the package tensorboard: pip install tensorboard, "
+            "or set output.tensorboard = false."
+        ) from error
+    writer = SummaryWriter(str(folder / "tensorboard"))
+
+    def report(line: dict[str, Any]) -> None:
+        show(line)
+        for name, value in line.items():
+            if isinstance(value, float):
+                writer.add_scalar(f"{line['event']}/{name}", value, line["step"])
+
+    return report
+
+
+def progress_text(line: dict[str, Any]) -> str:
+    """One line of metrics as a person reads it."""
+    if line["event"] == "validation":
+        groups = [f"{k.removeprefix('psnr_')} {v:.2f}" for k, v in line.items() if "psnr_" in k]
+        return f"validation at step {line['step']}: PSNR paper [dB] {', '.join(groups)}"
+    g = f"  g {line['g_min']:.4f}…{line['g_max']:.4f}" if "g_min" in line else ""
+    done = int(20 * min(line["progress"], 1))
+    return (
+        f"[{'#' * done}{'.' * (20 - done)}] epoch {line['epoch']} {line['phase']}  "
+        f"loss {line['loss']:.5f}  PSNR unit {line['psnr_unit']:.2f} dB{g}  "
+        f"{line['samples_per_s']:.0f} samples/s  {_time(line['seconds_left'])} left"
+    )
+
+
+def _time(seconds: float) -> str:
+    whole = int(seconds)
+    return f"{whole // 60}:{whole % 60:02d}"
+
+
+def _lost_peer(error: BaseException) -> bool:
+    from prismask.training.distributed import under_torchrun
+
+    words = ("connection", "peer", "gloo", "nccl", "timed out", "socket")
+    return under_torchrun() and any(word in str(error).lower() for word in words)
+
+
+def _make_validate(config: Any, prepared: Any) -> Any:
+    import torch
+
+    from prismask.evaluation.run.validation import make_validation
+
+    region = None if prepared.region is None else torch.tensor(prepared.region.values)
+    typical_noise = sum(config.data.noise_std) / 2
+    return make_validation(
+        prepared.validation_scenes, region, prepared.camera, noise_std=typical_noise
+    )
+
+
+def _draw_curves(folder: Path) -> None:
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None or not (folder / "metrics.jsonl").exists():
+        return
+    from prismask.evaluation.figures.curves import draw_curves
+
+    draw_curves(folder / "metrics.jsonl", folder / "curves.png")

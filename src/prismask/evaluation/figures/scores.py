@@ -1,0 +1,136 @@
+"""Figures of scores: scene by scene, mask by mask, and against the size of a fault."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from prismask.evaluation.figures.series import (
+    DOTS,
+    WIDTH,
+    hide_rest,
+    legend_above,
+    series,
+    wrapped,
+)
+from prismask.evaluation.figures.style import FAINT, INK, figure_png, styled
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One method's numbers, one for each scene or size."""
+
+    label: str
+    at: Sequence[float | str]
+    """Scenes, or sizes of a fault."""
+    means: Sequence[float]
+    stds: Sequence[float]
+    """NaN or 0: no bar is drawn."""
+    published: bool = False
+    """Whether somebody else measured it: drawn hollow and grey."""
+
+
+def scene_figure(scores: Sequence[Scores], title: str) -> bytes:
+    """Scores scene by scene, mean with one std over masks, as PNG."""
+    scenes = list(dict.fromkeys(str(name) for one in scores for name in one.at))
+    width = max(WIDTH, 0.62 * len(scenes))
+    with styled() as figure_class:
+        figure = figure_class(figsize=(width, 3.6), layout="constrained")
+        axes = figure.add_subplot()
+        step = 0.7 / max(len(scores), 2)
+        for number, one in enumerate(scores):
+            shift = (number - (len(scores) - 1) / 2) * step
+            at = [scenes.index(str(name)) + shift for name in one.at]
+            colour, marker = ("#707683", "o") if one.published else series(number)
+            axes.errorbar(
+                at, one.means, yerr=_bars(one.stds), linestyle="none", marker=marker,
+                markersize=5, color=colour, capsize=2, linewidth=1,
+                markerfacecolor="white" if one.published else colour, label=one.label,
+            )  # fmt: skip
+        for place in range(len(scenes) - 1):
+            axes.axvline(place + 0.5, color="#e4e7ee", linewidth=0.8, zorder=0)
+        axes.set_xticks(
+            range(len(scenes)), [wrapped(name.replace("_", " "), 11) for name in scenes]
+        )
+        axes.tick_params(axis="x", length=0)
+        axes.set_xlim(-0.5, len(scenes) - 0.5)
+        axes.set_ylabel(title)
+        legend_above(figure, axes)
+        return figure_png(figure, DOTS)
+
+
+def trial_figure(values: Mapping[str, Mapping[str, Sequence[float]]], title: str) -> bytes:
+    """Every trial's average score as a dot, group → model → values, as PNG."""
+    models = list(dict.fromkeys(model for found in values.values() for model in found))
+    rows = [(group, model) for group, found in values.items() for model in found]
+    with styled() as figure_class:
+        figure = figure_class(figsize=(WIDTH, 0.9 + 0.42 * len(rows)), layout="constrained")
+        axes = figure.add_subplot()
+        for place, (group, model) in enumerate(rows):
+            numbers = np.array([v for v in values[group][model] if math.isfinite(v)])
+            if not len(numbers):
+                continue
+            colour, marker = series(models.index(model))
+            # The golden ratio spreads dots evenly without dice.
+            height = place + 0.5 * ((np.arange(len(numbers)) * 0.618) % 1.0 - 0.5)
+            axes.plot(numbers, height, marker, color=colour, markersize=4, alpha=0.55,
+                      markeredgewidth=0)  # fmt: skip
+            axes.plot([numbers.mean()] * 2, [place - 0.38, place + 0.38], color=INK, linewidth=1.6)
+        axes.set_yticks(
+            range(len(rows)), [wrapped(f"{model}, {group}", 42) for group, model in rows]
+        )
+        axes.set_ylim(len(rows) - 0.4, -0.6)
+        axes.tick_params(axis="y", length=0)
+        axes.grid(axis="x", color="#e4e7ee", linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.set_xlabel(title)
+        return figure_png(figure, DOTS)
+
+
+@dataclass(frozen=True)
+class FaultPanel:
+    """One fault's curves."""
+
+    name: str
+    text: str
+    """What it is, with its unit: the label under the panel."""
+    neutral: float
+    """Where nothing is wrong."""
+    curves: Sequence[Scores]
+
+
+def stress_figure(panels: Sequence[FaultPanel], title: str) -> bytes:
+    """Score against the size of one fault, a panel a fault, all on one scale, as PNG."""
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    with styled() as figure_class:
+        figure = figure_class(figsize=(WIDTH, 0.5 + 2.45 * rows), layout="constrained")
+        grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
+        models = list(dict.fromkeys(one.label for panel in panels for one in panel.curves))
+        for number, panel in enumerate(panels):
+            axes = grid.flat[number]
+            axes.axvline(panel.neutral, color=FAINT, linewidth=0.8, linestyle=":", zorder=0)
+            for one in panel.curves:
+                colour, marker = series(models.index(one.label))
+                axes.errorbar(
+                    [float(size) for size in one.at], one.means, yerr=_bars(one.stds),
+                    color=colour, marker=marker, markersize=3.5, linewidth=1.2, capsize=1.5,
+                    label=one.label,
+                )  # fmt: skip
+            axes.set_title(panel.name.replace("_", " "), loc="left")
+            axes.set_xlabel(wrapped(panel.text, 36), fontsize=8)
+            axes.grid(axis="y", color="#e4e7ee", linewidth=0.8)
+            axes.set_axisbelow(True)
+        hide_rest(list(grid.flat), len(panels))
+        figure.supylabel(title, fontsize=9)
+        legend_above(figure, grid.flat[0])
+        return figure_png(figure, DOTS)
+
+
+def _bars(stds: Sequence[float]) -> list[float] | None:
+    """Bars where there is a spread at all."""
+    bars = [0.0 if math.isnan(std) else std for std in stds]
+    return bars if any(bars) else None

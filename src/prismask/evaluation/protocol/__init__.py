@@ -1,0 +1,1 @@
+"""The protocol: scenarios, splits, scenes, mask conditions, and proofs that nothing overlaps."""

@@ -1,0 +1,122 @@
+"""What a folder holds that a report can speak of."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from prismask.errors import DataMissingError, FormatError
+from prismask.evaluation.analyses import store
+from prismask.evaluation.analyses.training_g import GHistory, read_g_history
+from prismask.evaluation.analyses.training_log import TrainingCourse, read_course
+from prismask.evaluation.protocol.scenarios import GROUP_TEXTS
+from prismask.evaluation.run.runs import FORMAT, RECORD, read_run
+from prismask.evaluation.tables.files import read_table
+
+DEEPEST = 4
+"""Folders below the given one that are looked into."""
+METRICS = "metrics.jsonl"
+TABLES = ("summary.csv", "paired.csv", "scores.csv")
+"""Tables of an evaluation or a stress test that a report reads."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One folder with its record."""
+
+    name: str
+    """Its path inside the report's folder."""
+    folder: Path
+    record: dict[str, Any]
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """All rows of a small table; empty where it was not written."""
+        path = self.folder / table
+        return list(read_table(path)) if path.is_file() else []
+
+    def check_tables(self) -> None:
+        """Raise `FormatError` unless every table here can be read to its end."""
+        for table in TABLES:
+            path = self.folder / table
+            if path.is_file():
+                deque(read_table(path), maxlen=0)  # row by row: the long table may be large
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its tables are complete."""
+        return self.record.get("finished") is not None
+
+    def group_title(self, name: str) -> str:
+        """What people call a mask group."""
+        return GROUP_TEXTS.get(name, name.removeprefix("test_").replace("_", " "))
+
+
+@dataclass
+class Sources:
+    """Everything that was found."""
+
+    evaluations: list[Source] = field(default_factory=list)
+    stresses: list[Source] = field(default_factory=list)
+    analyses: list[Source] = field(default_factory=list)
+    trainings: dict[str, TrainingCourse] = field(default_factory=dict)
+    """Runs of `prismask train`."""
+    g_histories: dict[str, GHistory] = field(default_factory=dict)
+    """Of those with a mask posterior."""
+    problems: list[str] = field(default_factory=list)
+    """What was found and could not be read."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to report."""
+        return not (self.evaluations or self.stresses or self.analyses or self.trainings)
+
+
+def find_sources(folder: str | Path) -> Sources:
+    """Look through a folder and the folders in it."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise DataMissingError(f"there is no folder {folder}.")
+    found = Sources()
+    for place, files in _folders(folder):
+        name = str(place.relative_to(folder)) if place != folder else place.resolve().name
+        try:
+            _look(place, name, files, found)
+        except FormatError as error:
+            found.problems.append(str(error))
+    if found.is_empty:
+        reasons = f" Unreadable: {' '.join(found.problems)}" if found.problems else ""
+        raise DataMissingError(
+            f"{folder} holds nothing to report: no {RECORD} of an evaluation or a stress test, no "
+            f"{store.RECORD}, no {METRICS}. Make some with `prismask evaluate … --out "
+            f"{folder}/evaluation`.{reasons}"
+        )
+    return found
+
+
+def _look(place: Path, name: str, files: set[str], found: Sources) -> None:
+    if RECORD in files and f'"{FORMAT}"' in (place / RECORD).read_text(encoding="utf-8"):
+        source = Source(name, place, read_run(place))
+        source.check_tables()
+        kind = found.stresses if source.record.get("kind") == "stress" else found.evaluations
+        kind.append(source)
+    if store.RECORD in files:
+        found.analyses.append(Source(name, place, store.read_analysis(place)))
+    if METRICS in files:
+        course, history = read_course(place / METRICS), read_g_history(place / METRICS)
+        if course is not None:
+            found.trainings[name] = course
+        if history is not None:
+            found.g_histories[name] = history
+
+
+def _folders(folder: Path) -> Iterator[tuple[Path, set[str]]]:
+    """The folder and those below it, in the order of their names, hidden ones left out."""
+    for place, below, files in os.walk(folder):
+        here = Path(place)
+        depth = len(here.relative_to(folder).parts)
+        below[:] = sorted(n for n in below if not n.startswith(".") and depth < DEEPEST)
+        yield here, set(files)

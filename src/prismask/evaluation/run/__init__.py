@@ -1,0 +1,1 @@
+"""Running an evaluation: who is compared, trials, journals, timing."""

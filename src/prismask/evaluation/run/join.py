@@ -1,0 +1,206 @@
+"""Evaluations that were made apart, in one table and compared trial by trial.
+
+What makes two scores comparable is the measurement, and that is a function of the scene, the mask,
+the camera, and the seed and strength of the noise. All of these are in a run's record and in its
+table of scores, so networks can be compared whose weights are no longer there, or in another
+laboratory: their `run.json` and `scores.csv` (or `.parquet`) are enough.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from prismask.errors import ConfigError, OutputExistsError
+from prismask.evaluation.run.join_parts import (
+    SAME,
+    Part,
+    check_same,
+    common_trials,
+    labels_of,
+    read_finished,
+    read_part,
+)
+from prismask.evaluation.run.runner import write_tables
+from prismask.evaluation.run.runs import RECORD, write_record
+from prismask.evaluation.tables import markdown
+from prismask.evaluation.tables.files import COLUMNS, Row
+from prismask.evaluation.tables.summaries import MOST_FAILURES, Failure, Summary, Tally
+
+
+def join(folders: Sequence[str | Path], out: str | Path) -> str:
+    """Put finished evaluations into one, in the folder `out`; gives its summary in Markdown.
+
+    Trials and groups that all of them have are kept. A model that is in several under one label is
+    taken from the first; one label that stands for two models gets the folder's name behind it.
+    """
+    out = Path(out)
+    if (out / RECORD).exists():
+        raise OutputExistsError(f"{out} holds an evaluation already. Choose another --out.")
+    if len(folders) < 2:
+        raise ConfigError("name at least two folders of evaluations to join.")
+    paths = [Path(folder) for folder in folders]
+    records = [read_finished(path) for path in paths]
+    for path, record in zip(paths[1:], records[1:], strict=True):
+        check_same(paths[0], records[0], path, record)
+    trials = common_trials(paths, records)
+    shared = set.intersection(*(set(record["metrics"]) for record in records))
+    metrics = [metric for metric in records[0]["metrics"] if metric in shared]
+    if not metrics:
+        raise ConfigError("these evaluations have no metric in common.")
+    parts = [
+        read_part(path, record, labels, trials, metrics)
+        for path, record, labels in zip(paths, records, labels_of(paths, records), strict=True)
+    ]
+    summary = _summary(parts, trials, metrics)
+    record = _record(parts, trials, metrics, summary)
+    text = markdown.evaluation_text(record, summary)
+    out.mkdir(parents=True, exist_ok=True)
+    write_tables(out, COLUMNS, _rows(parts, record), summary, text)
+    write_record(out, record)
+    return text
+
+
+def _summary(parts: Sequence[Part], trials: Mapping[str, int], metrics: Sequence[str]) -> Summary:
+    summary = Summary(same_measurements=_same_bits([part.record for part in parts]))
+    names = [name for part in parts for name in part.labels.values()]
+    for group, count in trials.items():
+        tally = Tally(names, list(parts[0].record["scenes"]), metrics)
+        for trial in range(count):
+            values = {
+                name: part.scores[label, group, trial]
+                for part in parts
+                for label, name in part.labels.items()
+            }
+            tally.add(values)
+            for failure in _failures(parts, group, trial, metrics[0]):
+                summary.failed += 1
+                if len(summary.failures) < MOST_FAILURES:
+                    summary.failures.append(failure)
+        summary.rows += tally.rows(group, _verdicts(parts, group))
+        summary.paired += tally.paired_rows(group)
+    for part in parts:
+        for label, name in part.labels.items():
+            times = [value for (model, *_), value in part.seconds.items() if model == label]
+            summary.seconds[name] = math.fsum(times) / len(times)
+    return summary
+
+
+def _failures(parts: Sequence[Part], group: str, trial: int, metric: str) -> Iterator[Failure]:
+    """The failures of one trial, by the joined names, with the reasons that the records give."""
+    for part in parts:
+        mask_id = part.record["groups"][group]["masks"]["masks"][trial]["mask_id"]
+        for label, name in part.labels.items():
+            values = part.scores[label, group, trial][metric]
+            for scene, value in zip(part.record["scenes"], values, strict=True):
+                if math.isnan(value):
+                    known = Failure(label, group, trial, mask_id, scene, "")
+                    told = (t for t in part.record["failures"] if t.startswith(str(known)))
+                    reason = (
+                        next(told, "").removeprefix(str(known)) or "its record does not say why"
+                    )
+                    yield replace(known, model=name, reason=reason)
+
+
+def _same_bits(records: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether measurements agree to the last bit: on one kind of machine, in one batch size."""
+    machines = {(record.get("device_name"), record.get("batch")) for record in records}
+    return len(machines) == 1 and all(record.get("same_measurements") for record in records)
+
+
+def _verdicts(parts: Sequence[Part], group: str) -> dict[str, str]:
+    return {
+        name: part.record["groups"][group]["overlap"][label]
+        for part in parts
+        for label, name in part.labels.items()
+    }
+
+
+def _record(
+    parts: Sequence[Part], trials: Mapping[str, int], metrics: Sequence[str], summary: Summary
+) -> dict[str, Any]:
+    """A record like that of one evaluation, with the parts' own provenance under `joined`."""
+    first = parts[0].record
+    # Speeds of different machines do not belong side by side.
+    timed = [part for part in parts if part.record.get("device_name") == first.get("device_name")]
+    return {
+        **{key: first[key] for key in ("format", *SAME)},
+        "metrics": list(metrics),
+        "batch": first["batch"],
+        "device": first["device"],
+        "trials": dict(trials),
+        "wavelengths_nm": first["wavelengths_nm"],
+        "conventions": {metric: first["conventions"][metric] for metric in metrics},
+        "groups": {
+            name: {
+                "text": first["groups"][name]["text"],
+                "masks": _masks(parts, name, count),
+                "overlap": _verdicts(parts, name),
+            }
+            for name, count in trials.items()
+        },
+        "models": _renamed(parts, "models"),
+        "remarks": list(dict.fromkeys(r for part in parts for r in part.record["remarks"])),
+        "estimated_peaks": first["estimated_peaks"],
+        "versions": first["versions"],
+        "commit": _all_of(parts, "commit"),
+        "device_name": _all_of(parts, "device_name"),
+        "sessions": [session for part in parts for session in part.record["sessions"]],
+        "costs": _renamed(timed, "costs"),
+        "seconds_per_sample_in_run": summary.seconds,
+        "same_measurements": summary.same_measurements,
+        "failed": summary.failed,
+        "failures": [str(failure) for failure in summary.failures],
+        "joined": [_provenance(part) for part in parts],
+        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _masks(parts: Sequence[Part], group: str, count: int) -> dict[str, Any]:
+    """The list of the part that has just these masks: `count` is the fewest."""
+    listed = (part.record["groups"][group]["masks"] for part in parts)
+    return next(dict(masks) for masks in listed if len(masks["masks"]) == count)
+
+
+def _renamed(parts: Sequence[Part], key: str) -> dict[str, Any]:
+    return {
+        name: part.record[key][label]
+        for part in parts
+        for label, name in part.labels.items()
+        if label in part.record[key]
+    }
+
+
+def _all_of(parts: Sequence[Part], key: str) -> str:
+    return ", ".join(dict.fromkeys(str(part.record.get(key, "?")) for part in parts))
+
+
+def _provenance(part: Part) -> dict[str, Any]:
+    told = ("commit", "versions", "device_name", "finished")
+    return {
+        "folder": part.folder.resolve().name,
+        "models": list(part.labels.values()),
+        **{key: part.record.get(key) for key in told},
+    }
+
+
+def _rows(parts: Sequence[Part], record: Mapping[str, Any]) -> Iterator[Row]:
+    """The long table: by model, group, trial, scene and metric, as in an evaluation."""
+    for part in parts:
+        for label, name in part.labels.items():
+            for group, count in record["trials"].items():
+                facts = record["groups"][group]
+                for trial in range(count):
+                    values = part.scores[label, group, trial]
+                    mask_id = facts["masks"]["masks"][trial]["mask_id"]
+                    seconds = part.seconds[label, group, trial]
+                    for place, scene in enumerate(record["scenes"]):
+                        for metric in record["metrics"]:
+                            yield (
+                                name, record["protocol"], group, trial, mask_id, scene, metric,
+                                values[metric][place], seconds, facts["overlap"][name],
+                            )  # fmt: skip

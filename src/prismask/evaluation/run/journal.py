@@ -1,0 +1,115 @@
+"""Finished cells, kept so that no interruption loses one.
+
+A journal is a file of lines that only grows; one process writes it. A line reaches the disk
+before the next cell is counted as finished. Killed in the middle of a line, the torn end is cut
+off at the next opening and that cell is computed again; everything before it is not.
+
+Only the place of each line is held in memory.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from prismask.errors import FormatError, OutputExistsError, WriteFailedError
+from prismask.evaluation.run.cells import Cell, CellResult
+
+log = logging.getLogger(__name__)
+
+
+class Journal:
+    """Results of cells by key; in a file, or in memory where there is no path."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self._places: dict[str, int] = {}
+        self._file: BinaryIO = io.BytesIO() if path is None else _opened(path)
+        try:
+            self._end = self._recover()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, cell: Cell) -> bool:
+        return cell.key in self._places
+
+    def append(self, result: CellResult) -> None:
+        """Write one finished cell down, to the disk."""
+        line = result.to_line().encode() + b"\n"
+        try:
+            self._file.seek(self._end)
+            self._file.write(line)
+            self._file.flush()
+            if self.path is not None:
+                os.fsync(self._file.fileno())
+        except OSError as problem:
+            reason = problem.strerror or str(problem)
+            raise WriteFailedError(
+                f"{self.path} could not be written: {reason}. Finished cells are kept; go on "
+                "with --resume when there is room."
+            ) from problem
+        self._places[result.cell.key] = self._end
+        self._end += len(line)
+
+    def read(self, cell: Cell) -> CellResult:
+        """The result of a finished cell."""
+        self._file.seek(self._places[cell.key])
+        return CellResult.from_line(self._file.readline())
+
+    def close(self) -> None:
+        """Let other processes open it. What is in memory stays readable."""
+        if self.path is not None:
+            self._file.close()
+
+    def _recover(self) -> int:
+        """Index all whole lines, cut off a torn end, and give the place after the last one."""
+        self._file.seek(0)
+        place = 0
+        for number, line in enumerate(self._file, start=1):
+            try:
+                result = CellResult.from_line(line) if line.endswith(b"\n") else None
+            except (ValueError, TypeError, KeyError) as error:
+                if self._file.read(1):
+                    raise FormatError(
+                        f"{self.path}: line {number} is damaged ({error}). Delete the file to "
+                        "compute everything again."
+                    ) from error
+                result = None
+            if result is None:
+                log.warning("%s: a torn last line was cut off; its cell is computed again.",
+                            self.path)  # fmt: skip
+                self._file.truncate(place)
+                break
+            self._places[result.cell.key] = place
+            place += len(line)
+        return place
+
+
+def _opened(path: Path) -> BinaryIO:
+    path.touch()
+    file = path.open("r+b")
+    try:
+        import fcntl
+    except ImportError:  # not on every system; then nobody keeps two runs apart
+        return file
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise OutputExistsError(
+            f"another process is writing into {path.parent}. Wait for it, or choose another --out."
+        ) from error
+    return file

@@ -1,0 +1,294 @@
+"""`prismask.evaluate`: from names to tables."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from prismask.errors import ConfigError, DivergedError
+from prismask.evaluation.protocol.overlap import beyond_one_mask, judge_all
+from prismask.evaluation.protocol.scenarios import draw_groups, group_names
+from prismask.evaluation.protocol.scene_set import load_scene_set
+from prismask.evaluation.protocol.settings import Settings, with_options
+from prismask.evaluation.protocol.splits import EvaluationSplit, read_evaluation_split
+from prismask.evaluation.run.contenders import Contender, Models, build_contender, read_entries
+from prismask.evaluation.run.journal import Journal
+from prismask.evaluation.run.plan import NOTHING_WRONG, Plan
+from prismask.evaluation.run.precision import choose_halves
+from prismask.evaluation.run.runs import (
+    Progress,
+    compute,
+    earlier_record,
+    open_run,
+    record_of,
+    write_record,
+)
+from prismask.evaluation.run.timing import measure_cost
+from prismask.evaluation.run.trials import Bench, Workload
+from prismask.evaluation.tables import markdown
+from prismask.evaluation.tables.files import (
+    Row,
+    columns_of,
+    read_table,
+    score_rows,
+    write_parquet,
+    write_table,
+)
+from prismask.evaluation.tables.summaries import Summary, plain_rows, summarise
+from prismask.models.devices import choose_device
+from prismask.optics.camera import CASSI
+from prismask.optics.masks import MaskRegion
+from prismask.scenes.atomic import write_beside
+from prismask.scenes.records import Cube, Mask
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """The result of an evaluation or a stress test."""
+
+    plan: Plan
+    summary: Summary
+    record: dict[str, Any]
+    """What ran: the contents of run.json."""
+    markdown: str
+    """Tables for people."""
+    folder: Path | None
+    """Where everything was written; None: nowhere."""
+    journal: Journal
+
+    @property
+    def ok(self) -> bool:
+        """Whether every reconstruction was finite."""
+        return self.summary.failed == 0
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The long-form table, row by row."""
+        if self.folder is not None:
+            return read_table(self.folder / "scores.csv")
+        names = columns_of(self.plan)
+        return (dict(zip(names, row, strict=True)) for row in score_rows(self.plan, self.journal))
+
+    def mean(self, model: str, group: str, metric: str = "psnr_paper") -> float:
+        """Average score of a model in a group."""
+        return self.summary.find(model, group, metric).mean
+
+
+def evaluate(
+    models: Models,
+    *,
+    data: str | Path | None = None,
+    out: str | Path | None = None,
+    split: str | Path | None = None,
+    scenes: Sequence[str] | Mapping[str, Cube] | None = None,
+    masks: Mapping[str, Mask | MaskRegion] | None = None,
+    groups: Sequence[str] | None = None,
+    camera: CASSI | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+    settings: Settings | None = None,
+    **options: Any,
+) -> Evaluation:
+    """Score models side by side on identical measurements.
+
+    models: names, weights files or `{label: callable}`; see `evaluation.run.contenders`.
+    data: the data folder with splits.json.
+    out: a folder for tables and record; a run there can be resumed.
+    split: a TOML file instead of splits.json; see `evaluation.protocol.splits`.
+    scenes: names or files instead of the split's test scenes, or cubes by name.
+    masks: masks by group name instead of the split's; crops are drawn from each.
+    groups: which groups of the split; left out: those of the protocol.
+    camera: instead of the split's.
+    resume: go on with what `out` holds.
+    progress: `progress(done, total, info)`, called after each cell.
+    options: fields of `Settings`: protocol, trials, seed, metrics, device, workers …
+    """
+    chosen = with_options(settings, options)
+    earlier = earlier_record(out, resume)
+    plan = plan_evaluation(
+        models, chosen, data, split, scenes, masks, groups, camera, earlier=earlier
+    )
+    beyond = beyond_one_mask(plan.work.contenders.values(), chosen.protocol)
+    plan = replace(plan, remarks=(*plan.remarks, *beyond))
+    return run_plan(plan, out, earlier, progress)
+
+
+def plan_evaluation(
+    models: Models,
+    settings: Settings,
+    data: str | Path | None = None,
+    split: str | Path | None = None,
+    scenes: Sequence[str] | Mapping[str, Cube] | None = None,
+    masks: Mapping[str, Mask | MaskRegion] | None = None,
+    groups: Sequence[str] | None = None,
+    camera: CASSI | None = None,
+    earlier: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Load everything, check that it fits and that nothing was seen in training."""
+    device = choose_device(settings.device)
+    entries = read_entries(models)
+    needs_folder = masks is None or not isinstance(scenes, Mapping)
+    found = read_evaluation_split(data, split) if needs_folder else EvaluationSplit(None)
+    scene_set = load_scene_set(found, scenes, entries, settings.resample)
+    eye = camera or found.build_camera(scene_set.bands)
+    regions, remarks = _regions(found, masks, groups, settings)
+    size = eye.mask_size(scene_set.size)
+    drawn = draw_groups(regions, settings.protocol, settings.trials, size, settings.seed)
+    contenders = {
+        entry.label: build_contender(entry, scene_set.bands, settings.seed) for entry in entries
+    }
+    check_travel(contenders, settings)
+    verdicts, overlaps = judge_all(
+        contenders.values(), drawn.values(), scene_set.names, settings.protocol,
+        settings.allow_overlap,
+    )  # fmt: skip
+    work = Workload(
+        scene_set, eye, contenders, drawn, settings.metrics, settings.seed, settings.noise,
+        settings.batch,
+    )  # fmt: skip
+    work = replace(work, halves=halves_for(work, device, settings, earlier))
+    conditions = dict.fromkeys(drawn, (NOTHING_WRONG,))
+    notes = (*remarks, *overlaps, *scene_set.remarks)
+    return Plan("evaluation", work, conditions, verdicts, settings, device, notes)
+
+
+def run_plan(
+    plan: Plan,
+    out: str | Path | None,
+    earlier: dict[str, Any] | None,
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Compute what is missing and write everything down."""
+    with open_run(plan, out, earlier) as journal:
+        record = record_of(plan, earlier)
+        write_record(out, record)
+        session = compute(plan, journal, progress)
+        costs = cost_of_all(plan, earlier)
+        summary = summarise(plan, journal)
+        record = finished_record(plan, record, session, costs, summary)
+        text = _text(plan, record, summary)
+        if out is not None:
+            scores = score_rows(plan, journal)
+            write_tables(Path(out), columns_of(plan), scores, summary, text)
+        write_record(out, record)
+    return Evaluation(plan, summary, record, text, None if out is None else Path(out), journal)
+
+
+def halves_for(
+    work: Workload, device: torch.device, settings: Settings, earlier: Mapping[str, Any] | None
+) -> frozenset[str]:
+    """Who runs in half precision; an earlier run's decision stands."""
+    before = (earlier or {}).get("models", {})
+    new = {label: found for label, found in work.contenders.items() if label not in before}
+    kept = {
+        label
+        for label, facts in before.items()
+        if label in work.contenders and facts["precision"] == "float16"
+    }
+    asked = choose_halves(replace(work, contenders=new), device, settings.precision)
+    return frozenset(kept | set(asked))
+
+
+def check_travel(contenders: Mapping[str, Contender], settings: Settings) -> None:
+    """A callable that cannot be pickled cannot go to other processes: say so before they start."""
+    if settings.workers == 1 and settings.dask is None:
+        return
+    for label, contender in contenders.items():
+        try:
+            pickle.dumps(contender.model)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise ConfigError(
+                f"{label} cannot be sent to other processes ({error}). Define it at the top of a "
+                "module, or use workers=1."
+            ) from error
+
+
+def cost_of_all(plan: Plan, earlier: Mapping[str, Any] | None) -> dict[str, dict[str, Any]]:
+    """Seconds, memory and operations of each model, one snapshot at a time."""
+    before = (earlier or {}).get("costs", {})
+    if not plan.settings.timing:
+        return {}
+    costs: dict[str, dict[str, Any]] = {}
+    bench = Bench(plan.work, plan.device)
+    mask = next(iter(plan.work.groups.values())).mask(0, plan.device)
+    cube = torch.from_numpy(plan.work.scenes.values[:1]).to(plan.device)
+    measurement = plan.work.camera.forward(cube, mask)
+    for label, contender in plan.work.contenders.items():
+        if label in before:
+            costs[label] = before[label]
+            continue
+        method = bench.method(label)
+        # A method that does not stay finite has no speed worth knowing.
+        with contextlib.suppress(DivergedError):
+            cost = measure_cost(contender, method, measurement, mask, plan.work.camera)
+            costs[label] = cost.to_record()
+    return costs
+
+
+def finished_record(
+    plan: Plan,
+    record: dict[str, Any],
+    session: dict[str, Any],
+    costs: Mapping[str, Any],
+    summary: Summary,
+) -> dict[str, Any]:
+    """The record when everything is there."""
+    return {
+        **record,
+        "costs": dict(costs),
+        "seconds_per_sample_in_run": summary.seconds,
+        "same_measurements": summary.same_measurements,
+        "failed": summary.failed,
+        "failures": [str(failure) for failure in summary.failures],
+        "sessions": [*record["sessions"], session],
+        "finished": session["started"],
+    }
+
+
+def write_tables(
+    folder: Path, columns: Sequence[str], scores: Iterable[Row], summary: Summary, text: str
+) -> None:
+    """All tables of a finished run; scores: the rows of the long table."""
+    write_table(folder / "scores.csv", columns, scores)
+    write_parquet(folder / "scores.csv")
+    for name, listed in (("summary", summary.rows), ("paired", summary.paired)):
+        titles, rows = plain_rows(list(listed))
+        if titles:
+            write_table(folder / f"{name}.csv", titles, rows)
+        else:
+            # An earlier session may have left one, about models that are no longer in the run.
+            (folder / f"{name}.csv").unlink(missing_ok=True)
+    with write_beside(folder / "summary.md", overwrite=True) as beside:
+        beside.write_text(text, encoding="utf-8")
+
+
+def _text(plan: Plan, record: Mapping[str, Any], summary: Summary) -> str:
+    if plan.kind == "evaluation":
+        return markdown.evaluation_text(record, summary)
+    from prismask.evaluation.tables.stress_text import stress_text
+
+    return stress_text(plan, record, summary)
+
+
+def _regions(
+    split: EvaluationSplit,
+    masks: Mapping[str, Mask | MaskRegion] | None,
+    groups: Sequence[str] | None,
+    settings: Settings,
+) -> tuple[dict[str, MaskRegion], list[str]]:
+    if masks is not None:
+        given = {
+            name: mask if isinstance(mask, MaskRegion) else MaskRegion.of(mask, name=name)
+            for name, mask in masks.items()
+        }
+        return given, []
+    names, remarks = group_names(settings.protocol, split, groups, settings.allow_overlap)
+    return {name: split.region(name) for name in names}, remarks

@@ -1,0 +1,213 @@
+"""A run's folder: its record, its journal, and going on where it stopped.
+
+    run.json      what ran: protocol, seeds, hashes, masks, models, versions, device
+    cells.jsonl   finished cells, the ground of everything else
+    scores.csv    the long-form table (also .parquet where pyarrow is installed)
+    …             what evaluation and stress write from it
+
+`run.json` is there from the start; `finished` in it is null until the tables are written.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from prismask.errors import ConfigError, FormatError, OutputExistsError, PrismaskError
+from prismask.evaluation.metrics import METRICS
+from prismask.evaluation.run.engine import run_cells
+from prismask.evaluation.run.journal import Journal
+from prismask.evaluation.run.plan import Plan
+from prismask.models.provenance import commit, device_name, versions
+from prismask.scenes.atomic import write_beside
+
+log = logging.getLogger(__name__)
+
+RECORD, CELLS = "run.json", "cells.jsonl"
+FORMAT = "prismask-evaluation-1"
+Progress = Callable[[int, int, Mapping[str, Any]], None]
+"""`progress(done, total, info)`: cells, counted over the whole run, and the model of the last."""
+
+
+def read_record(folder: str | Path, name: str, wanted: str, what: str) -> dict[str, Any]:
+    """The JSON record `name` of a result folder, if it is there and of the `wanted` format."""
+    path = Path(folder) / name
+    if not path.is_file():
+        raise FormatError(f"{folder} holds no {what}: it has no {name}.")
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise FormatError(f"{path} is not JSON: {error}.") from error
+    if record.get("format") != wanted:
+        raise FormatError(f"{path} has format {record.get('format')!r}; this reads {wanted!r}.")
+    return record
+
+
+def read_run(folder: str | Path) -> dict[str, Any]:
+    """The record of a run folder."""
+    return read_record(folder, RECORD, FORMAT, "evaluation")
+
+
+def earlier_record(out: str | Path | None, resume: bool) -> dict[str, Any] | None:
+    """The record to go on from, or None for a fresh start; a used folder needs `resume`."""
+    if out is None or not (Path(out) / RECORD).exists():
+        return None
+    if not resume:
+        raise OutputExistsError(
+            f"{out} holds an evaluation already. Go on with it (--resume), or choose another --out."
+        )
+    record = read_run(out)
+    if "joined" in record:
+        raise OutputExistsError(
+            f"{out} was put together from other evaluations (`prismask join`) and holds no cells "
+            "to go on from. Choose another --out, and join again."
+        )
+    return record
+
+
+def open_run(plan: Plan, out: str | Path | None, earlier: dict[str, Any] | None) -> Journal:
+    """The journal of the run; what an earlier run left must belong to the same plan."""
+    if out is None:
+        return Journal()
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    if earlier is not None:
+        _check_same(plan, earlier, folder)
+    elif (folder / CELLS).is_file() and (folder / CELLS).stat().st_size:
+        raise OutputExistsError(
+            f"{folder} holds finished cells ({CELLS}) but no {RECORD} that says of what. Delete "
+            "them, or choose another --out."
+        )
+    journal = Journal(folder / CELLS)
+    try:
+        _check_masks(plan, journal, folder)
+    except PrismaskError:
+        journal.close()
+        raise
+    return journal
+
+
+def compute(plan: Plan, journal: Journal, progress: Progress | None = None) -> dict[str, Any]:
+    """Compute what the journal does not hold yet; give an account of this session."""
+    total = plan.count()
+    missing = sum(cell not in journal for cell in plan.cells())
+    done = total - missing
+    if done:
+        log.info("%d of %d cells were finished before and are kept.", done, total)
+    started, clock = _now(), time.perf_counter()
+    settings = plan.settings
+    if missing:
+        cells = (cell for cell in plan.cells() if cell not in journal)
+        results = run_cells(
+            plan.work, cells, plan.device, settings.workers, settings.threads, settings.dask,
+            share_gpus=settings.device in ("auto", "cuda"),
+        )  # fmt: skip
+        for result in results:
+            journal.append(result)
+            done += 1
+            if progress is not None:
+                progress(done, total, {"model": result.cell.model})
+    return {
+        "started": started,
+        "seconds": round(time.perf_counter() - clock, 3),
+        "cells": missing,
+        "workers": settings.workers,
+        "dask": settings.dask is not None,
+        "device": device_name(plan.device),
+        "versions": versions(),
+        "commit": commit(),
+    }
+
+
+def record_of(plan: Plan, earlier: Mapping[str, Any] | None, **more: Any) -> dict[str, Any]:
+    """All that is known about the run, for `run.json`."""
+    models = plan.models_record()
+    return {
+        "format": FORMAT,
+        **plan.identity(),
+        "trials": {name: len(group) for name, group in plan.work.groups.items()},
+        "size": list(plan.work.scenes.size),
+        "wavelengths_nm": plan.work.scenes.wavelengths,
+        "conventions": {name: METRICS[name].convention for name in plan.work.metrics},
+        "groups": {
+            name: {
+                "text": group.text,
+                "masks": group.masks.to_record(),
+                "overlap": {model: plan.verdicts[model, name] for model in plan.work.contenders},
+            }
+            for name, group in plan.work.groups.items()
+        },
+        "models": models,
+        "identities": {**_identities(earlier or {}), **_identities({"models": models})},
+        "remarks": list(plan.remarks),
+        "estimated_peaks": plan.work.scenes.has_estimated_peaks,
+        "versions": versions(),
+        "commit": commit(),
+        "device_name": device_name(plan.device),
+        "sessions": list((earlier or {}).get("sessions", ())),
+        "finished": None,
+        **more,
+    }
+
+
+def write_record(out: str | Path | None, record: Mapping[str, Any]) -> None:
+    """Put `run.json` in place, whole or not at all."""
+    if out is None:
+        return
+    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+    with write_beside(Path(out) / RECORD, overwrite=True) as beside:
+        beside.write_text(text, encoding="utf-8")
+
+
+def _check_same(plan: Plan, earlier: Mapping[str, Any], folder: Path) -> None:
+    wanted = json.loads(json.dumps(plan.identity()))
+    for key, value in wanted.items():
+        if earlier.get(key) != value:
+            raise ConfigError(
+                f"{folder} was started with {key} = {_short(earlier.get(key))}, now it is "
+                f"{_short(value)}: the two do not belong into one table. Choose another --out."
+            )
+    before = _identities(earlier)
+    for label, facts in _identities({"models": plan.models_record()}).items():
+        for key, value in facts.items():
+            if label in before and before[label].get(key) != value:
+                raise ConfigError(
+                    f"{folder} was started with another {label!r}: its {key} was "
+                    f"{_short(before[label].get(key))}, now it is {_short(value)}. Give one "
+                    "of them another label, or choose another --out."
+                )
+
+
+def _identities(record: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Who every label of a run stood for, in any of its sessions: the journal keeps them all."""
+    named = {
+        label: {key: facts.get(key) for key in ("identity", "precision")}
+        for label, facts in record.get("models", {}).items()
+    }
+    return {**record.get("identities", {}), **named}
+
+
+def _check_masks(plan: Plan, journal: Journal, folder: Path) -> None:
+    """Finished cells count only for the masks that this plan would use."""
+    for cell in plan.cells():
+        if cell in journal:
+            listed = plan.work.groups[cell.group].masks.entries[cell.trial].mask_id
+            if journal.read(cell).mask_id != listed:
+                raise ConfigError(
+                    f"{folder} holds {cell.group} trial {cell.trial} with another mask than the "
+                    "one drawn now: the mask file or the split has changed. Choose another --out."
+                )
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

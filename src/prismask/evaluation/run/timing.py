@@ -1,0 +1,117 @@
+"""What a method costs: seconds a sample, memory, parameters, multiply-adds."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import statistics
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from prismask.evaluation.run.contenders import Contender, Method
+from prismask.evaluation.run.trials import timed_call
+from prismask.optics.camera import CASSI
+
+REPEATS = 10
+PATIENCE = 2.0
+"""Seconds after which no further repeat is started."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of one snapshot, one at a time (batch 1)."""
+
+    seconds_per_sample: float
+    """Median over the repeats, after a first call that does not count, the queue drained."""
+    repeats: int
+    peak_memory_bytes: int | None
+    """GPU: the most the allocator held, the weights included. CPU: by how much the process grew;
+    None where the system does not say."""
+    parameters: int | None = None
+    """Learnable values; None for a solver."""
+    multiply_adds: int | None = None
+    """Of one snapshot, the mask posterior included; None where it cannot be counted."""
+
+    def to_record(self) -> dict[str, Any]:
+        """Plain numbers."""
+        return asdict(self)
+
+
+def measure_cost(
+    contender: Contender,
+    method: Method,
+    measurement: Tensor,
+    mask: Tensor,
+    camera: CASSI,
+) -> Cost:
+    """Time `method` on one `measurement (1, H, L)`, and count what can be counted."""
+    device = measurement.device
+    _, first = timed_call(method, measurement, mask, camera)
+    before = _start_watching(device)
+    taken: list[float] = []
+    while len(taken) < REPEATS and (not taken or sum(taken) + first < PATIENCE):
+        taken.append(timed_call(method, measurement, mask, camera)[1])
+    parameters, multiply_adds = count_work(contender, measurement, camera)
+    return Cost(
+        statistics.median(taken),
+        len(taken),
+        _most_held(device, before),
+        parameters,
+        multiply_adds,
+    )
+
+
+def count_work(
+    contender: Contender, measurement: Tensor, camera: CASSI
+) -> tuple[int | None, int | None]:
+    """Parameters and multiply-adds, where the contender is a network."""
+    from prismask.models.complexity import count_multiply_adds, count_parameters
+
+    if contender.is_network:
+        scene = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
+        operations = count_multiply_adds(contender.model, camera, scene)
+        return count_parameters(contender.model), operations
+    if isinstance(contender.model, torch.nn.Module):
+        return count_parameters(contender.model), None
+    return None, None
+
+
+def _start_watching(device: torch.device) -> int | None:
+    """Forget the highest mark so far; give what is held now."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return 0
+    _give_back_memory()
+    try:
+        # Linux resets the high-water mark of a process that writes 5 here.
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return None
+    return _status("VmRSS")
+
+
+def _give_back_memory() -> None:
+    """Return freed memory to the system, so that using it again shows as growth."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _most_held(device: torch.device, before: int | None) -> int | None:
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
+    most = _status("VmHWM")
+    return None if before is None or most is None else max(most - before, 0)
+
+
+def _status(name: str) -> int | None:
+    """A number of bytes from Linux's page about this process."""
+    try:
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:")]
+    return found[0] if found else None

@@ -1,0 +1,209 @@
+"""Running one cell: photograph all scenes through one mask, reconstruct, score.
+
+What a cell gives depends on the cell alone: scenes go through in batches of a fixed number, in
+their order, and convolutions on a GPU are asked for their deterministic kind. Who computes it, and
+what was computed before, changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from prismask.checks import size_text
+from prismask.errors import DeviceError, DivergedError, ShapeError
+from prismask.evaluation.metrics import score
+from prismask.evaluation.protocol.conditions import Situation, arrange, photograph
+from prismask.evaluation.protocol.scenarios import Group
+from prismask.evaluation.protocol.scene_set import SceneSet
+from prismask.evaluation.run.cells import Cell, CellResult
+from prismask.evaluation.run.contenders import Contender, Method
+from prismask.optics.camera import CASSI
+from prismask.optics.randomness import seed_of
+
+BATCH = 10
+"""Scenes that go through a model at once: the ten of the field's test set."""
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """All that a process needs to compute any cell of a run. It travels between processes."""
+
+    scenes: SceneSet
+    camera: CASSI
+    contenders: Mapping[str, Contender]
+    groups: Mapping[str, Group]
+    metrics: tuple[str, ...]
+    seed: int = 0
+    noise: float = 0.0
+    """Measurement noise where no fault brings its own, relative to the cube's range."""
+    batch: int = BATCH
+    halves: frozenset[str] = field(default_factory=frozenset)
+    """Contenders that run in half precision."""
+
+
+class Bench:
+    """Scenes and models of a workload on one device."""
+
+    def __init__(self, work: Workload, device: torch.device) -> None:
+        self.work = work
+        self.device = device
+        self._cubes = torch.from_numpy(work.scenes.values).to(device)
+        self._methods: dict[str, Method] = {}
+        self._warm: set[str] = set()
+
+    def run(self, cell: Cell) -> CellResult:
+        """Photograph, reconstruct and score all scenes of a cell."""
+        group = self.work.groups[cell.group]
+        nominal = group.mask(cell.trial, self.device)
+        other = None if group.other is None else group.other.to_tensor(self.device)
+        situation = arrange(cell, nominal, self.work.camera, self.work.seed, other)
+        values: dict[str, list[float]] = {name: [] for name in self.work.metrics}
+        failed: dict[str, str] = {}
+        digest = hashlib.sha256()
+        seconds = 0.0
+        for start in range(0, len(self.work.scenes.names), self.work.batch):
+            names = self.work.scenes.names[start : start + self.work.batch]
+            cubes = self._cubes[start : start + self.work.batch]
+            measurement = self._photograph(cell, situation, cubes, names)
+            digest.update(measurement.cpu().numpy().tobytes())
+            estimate, taken, reasons = self._reconstruct(cell, measurement, situation.given, names)
+            seconds += taken
+            failed |= reasons
+            for name, scores in self._score(estimate, cubes).items():
+                values[name] += scores
+        return CellResult(
+            cell,
+            group.masks.entries[cell.trial].mask_id,
+            digest.hexdigest()[:12],
+            seconds / len(self.work.scenes.names),
+            values,
+            failed,
+        )
+
+    def method(self, label: str) -> Method:
+        """The contender on this device, built when first needed."""
+        if label not in self._methods:
+            half = label in self.work.halves
+            self._methods[label] = self.work.contenders[label].build(self.device, half)
+        return self._methods[label]
+
+    def _photograph(
+        self, cell: Cell, situation: Situation, cubes: Tensor, names: tuple[str, ...]
+    ) -> Tensor:
+        if cell.fault != "measurement_noise" and self.work.noise:
+            situation = replace(situation, noise=self.work.noise)
+        seeds = [seed_of(self.work.seed, "noise", cell.group, cell.trial, name) for name in names]
+        return photograph(cubes, situation, self.work.camera, seeds)
+
+    def _reconstruct(
+        self, cell: Cell, measurement: Tensor, mask: Tensor, names: tuple[str, ...]
+    ) -> tuple[Tensor, float, dict[str, str]]:
+        """Cubes `(B, C, H, W)` with NaN where there is none, seconds, and reasons by scene."""
+        method = self.method(cell.model)
+        camera = self.work.camera
+        try:
+            if self.device.type == "cuda" and cell.model not in self._warm:
+                timed_call(method, measurement, mask, camera)  # loads kernels; nobody's speed
+                self._warm.add(cell.model)
+            estimate, seconds = timed_call(method, measurement, mask, camera)
+        except DivergedError:
+            return self._one_by_one(method, measurement, mask, names)
+        except torch.OutOfMemoryError as error:
+            raise DeviceError(
+                f"{cell.model} on {len(names)} scenes at once does not fit into the memory of "
+                f"{self.device}. Use a smaller --batch."
+            ) from error
+        check_estimate(estimate, measurement, mask, camera, cell.model)
+        finite = torch.isfinite(estimate).flatten(1).all(1).tolist()
+        bad = [name for name, good in zip(names, finite, strict=True) if not good]
+        return estimate, seconds, dict.fromkeys(bad, "the cube holds NaN or infinite values")
+
+    def _one_by_one(
+        self, method: Method, measurement: Tensor, mask: Tensor, names: tuple[str, ...]
+    ) -> tuple[Tensor, float, dict[str, str]]:
+        """A solver stopped at one scene of the batch: find out which, keep the others."""
+        estimates, total, reasons = [], 0.0, {}
+        size = self._cubes.shape[1:]
+        for name, single in zip(names, torch.split(measurement, 1), strict=True):
+            try:
+                estimate, seconds = timed_call(method, single, mask, self.work.camera)
+            except DivergedError as error:
+                estimate, seconds = single.new_full((1, *size), math.nan), 0.0
+                reasons[name] = str(error)
+            estimates.append(estimate)
+            total += seconds
+        return torch.cat(estimates), total, reasons
+
+    def _score(self, estimate: Tensor, truth: Tensor) -> dict[str, list[float]]:
+        """Values by metric and scene; NaN where the cube is not finite."""
+        good = torch.isfinite(estimate).flatten(1).all(1)
+        found = {name: [math.nan] * len(truth) for name in self.work.metrics}
+        places = good.nonzero()[:, 0].tolist()
+        if not places:
+            return found
+        whole = len(places) == len(truth)
+        with exact_convolutions():
+            scores = score(
+                estimate if whole else estimate[good],
+                truth if whole else truth[good],
+                self.work.metrics,
+            )
+        # One transfer for all metrics: a GPU that is asked number by number waits each time.
+        listed = torch.stack([scores[name].double() for name in self.work.metrics]).tolist()
+        for name, column in zip(self.work.metrics, listed, strict=True):
+            for place, value in zip(places, column, strict=True):
+                found[name][place] = value
+        return found
+
+
+def timed_call(
+    method: Method, measurement: Tensor, mask: Tensor, camera: CASSI
+) -> tuple[Tensor, float]:
+    """The cubes, and the seconds they took with the device's queue drained before and after."""
+    synchronise(measurement.device)
+    started = time.perf_counter()
+    with torch.no_grad(), exact_convolutions():
+        estimate = method(measurement, mask, camera)
+    synchronise(measurement.device)
+    return estimate, time.perf_counter() - started
+
+
+def check_estimate(
+    estimate: object, measurement: Tensor, mask: Tensor, camera: CASSI, label: str
+) -> None:
+    """Raise unless a model gave cubes of the right size."""
+    scene = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
+    wanted = (measurement.shape[0], camera.bands, *scene)
+    if not isinstance(estimate, Tensor) or tuple(estimate.shape) != wanted:
+        came = size_text(estimate.shape) if isinstance(estimate, Tensor) else type(estimate)
+        raise ShapeError(
+            f"{label} gave {came}; a model returns cubes (B, C, H, W), here {size_text(wanted)}."
+        )
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait until a device has done what was asked of it."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
+@contextlib.contextmanager
+def exact_convolutions() -> Iterator[None]:
+    """Float32 convolutions in float32 (a GPU likes to use fewer bits), and always the same kind."""
+    if not torch.cuda.is_available():
+        yield
+        return
+    with torch.backends.cudnn.flags(
+        enabled=True, benchmark=False, deterministic=True, allow_tf32=False
+    ):
+        yield

@@ -1,0 +1,1 @@
+"""Tables: scores on disk, their statistics, and the published numbers beside them."""

@@ -1,0 +1,1 @@
+"""Alignment: the pose of a mask, found from the snapshot itself."""

@@ -1,0 +1,252 @@
+"""A network built for the bands of one camera behind another.
+
+A network knows a spectrum as C′ places along the dispersion. Any other camera is shown to it as a
+*virtual camera* with C′ bands over the same pixels, which lie on the way from the camera's first
+band to its last as they did in training: at equal steps, for most. A camera has another number of
+bands, or a prism that spreads blue further than red; either way a scene with a smooth spectrum
+gives the same snapshot through both, except that the light of C terms is now spread over C′. The
+snapshot is multiplied by C′ / C before the network sees it, which keeps the cube in the camera's
+own units. The result is interpolated back to where the camera's bands lie; one that has more
+pixels to itself than its neighbours holds more of the light. Re-projecting those bands explains
+the snapshot again.
+
+What this cannot do is teach the network another dispersion. Where its bands would lie further apart
+than in training, frames are read with larger pixels (`stretch`). Where they lie closer, windows
+that were 2 px apart overlap more: small differences cost little; `strangeness` says how large they
+are, and beyond `LIMIT` a solver is the better choice. So it is for a camera with few bands far
+apart, whose steps in the snapshot no smooth spectrum makes.
+
+A network that learned behind many dispersions (`models.trained.Variation`) is shown the one among
+them that is nearest, and only what lies beyond them is strange to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from prismask.models.trained import ONE_CAMERA, Variation, trained_camera, trained_variation
+from prismask.optics.camera import CASSI, as_mask_batch
+from prismask.optics.varied_prism import bent
+from prismask.scenes.resample import resampling_weights
+
+LIMIT = 1.6
+"""Ratio of pixels a band, to training, beyond which a network is not taken by default."""
+NOTICEABLE = 1.2
+"""Ratio from which the result is accompanied by a remark."""
+WIDER = 1.04
+"""Ratio of the virtual camera's pixels a band, to training, from which frames are stretched."""
+COARSEST = 0.4
+"""Least factor by which they are; beyond it too much detail is lost."""
+UNEVEN = 0.02
+"""Share of the extent by which bands may lie beside those of the training and still be shown."""
+ANOTHER = 0.1
+"""Pixels beside its place in training by which a band may land in the training's camera.
+
+Few, because a network that learned whole offsets feels parts of a pixel: at 1.998, 1.996, 1.99 and
+1.98 px a band instead of 2, which is 0.05, 0.11, 0.27 and 0.54 px at the last of 28 bands, the 90 %
+interval of srn-looks.m2m held 89.2, 88.0, 84.3 and 81.3 % of the true values, and 90.1 % behind its
+own camera (`results/cameras.py`). A dispersion that `--align` finds to be off is another
+matter: it moves the mask, and the camera stays what it was."""
+
+
+@dataclass(frozen=True)
+class BandAdapter:
+    """The camera a network is shown, and the way to it and back."""
+
+    camera: CASSI
+    """The real camera."""
+    shown: CASSI
+    """The camera as the network sees it: the same one, or a virtual one with its bands."""
+    trained: CASSI | None = None
+    """The camera of its training, where its record says so."""
+    variation: Variation = ONE_CAMERA
+    """How far other cameras of its training lay from that."""
+
+    @classmethod
+    def between(
+        cls,
+        camera: CASSI,
+        bands: int,
+        trained: CASSI | None = None,
+        variation: Variation = ONE_CAMERA,
+    ) -> BandAdapter:
+        """The adapter from `camera` to a network built for `bands` bands, `trained` behind one."""
+        here = band_places(camera)
+        there = _nearest_bend(here, _trained_places(bands, trained), variation.bend)
+        if bands == camera.bands and float(np.abs(here - there).max()) <= UNEVEN:
+            return cls(camera, camera, trained, variation)
+        offsets = np.interp(there, here, camera.offsets)
+        shown = replace(camera, offsets=tuple(offsets.tolist()))
+        return cls(camera, shown, trained, variation)
+
+    @classmethod
+    def for_record(cls, camera: CASSI, record: dict[str, Any]) -> BandAdapter:
+        """The adapter from `camera` to the network that a weights record describes."""
+        trained = trained_camera(record) if "step_px" in record else None
+        return cls.between(camera, int(record["bands"]), trained, trained_variation(record))
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the network sees another camera."""
+        return self.shown is not self.camera
+
+    @property
+    def gain(self) -> float:
+        """The factor C′ / C on the snapshot."""
+        return self.shown.bands / self.camera.bands
+
+    @property
+    def trained_step(self) -> float | None:
+        """Pixels a band in the network's training, where its record says so."""
+        return None if self.trained is None else _step(self.trained)
+
+    @property
+    def trained_design(self) -> str:
+        """Behind how many dispersers that was."""
+        return "single" if self.trained is None else self.trained.design
+
+    @property
+    def stretch(self) -> float:
+        """The factor on frames along the dispersion that brings wide steps back to the training's.
+
+        See `inference.camera_match.stretching`; 1 where bands lie as close, or closer.
+        """
+        spread = self._spread(self.shown)
+        if spread is None:
+            return 1.0
+        wider = spread > WIDER * max(1.0, self.variation.nearest_spread(spread))
+        return max(1 / spread, COARSEST) if wider else 1.0
+
+    @property
+    def strangeness(self) -> float:
+        """Pixels a band that it sees over the nearest of the training, or the inverse, or `apart`.
+
+        At least 1, and for a network that knows more cameras never more than for one of them.
+        """
+        spread = self._spread(self.shown)
+        if spread is None:
+            return 1.0
+        if spread == 0:
+            return float("inf")
+        shown = spread * self.stretch
+        near = self.variation.nearest_spread(shown)
+        return max(shown / near, near / shown, self.apart)
+
+    @property
+    def apart(self) -> float:
+        """How much further apart the camera's own bands lie than in the training, at least 1.
+
+        That is, than those of the record's camera or than the network's own, whichever is less.
+        """
+        shown, own = self._spread(self.shown), self._spread(self.camera)
+        if not shown or not own:
+            return 1.0
+        read = own * self.stretch
+        return min(read, own / shown) if read > self.variation.nearest_spread(read) else 1.0
+
+    def _spread(self, camera: CASSI) -> float | None:
+        """Pixels a band of a camera over those of the training, where that is known."""
+        if not self.trained_step or self.shown.bands < 2:
+            return None
+        return abs(_step(camera) / self.trained_step)
+
+    @property
+    def is_of_other_design(self) -> bool:
+        """Whether the camera has two dispersers where the training's had one, or the reverse."""
+        return self.camera.design != self.trained_design
+
+    @property
+    def is_within_reach(self) -> bool:
+        """Whether the network may be taken by default."""
+        return not self.is_of_other_design and self.strangeness <= LIMIT
+
+    @property
+    def is_another(self) -> bool:
+        """Whether the camera is not the training's, so that other errors are to be expected.
+
+        One that lies along the height or to the left is the training's, turned.
+        """
+        if self.is_needed or self.stretch < 1 or self.is_of_other_design:
+            return True
+        if self.trained is None or self.camera.bands < 2:
+            return False
+        here, there = _landings(self.camera), _landings(self.trained)
+        return float(np.abs(here - there).max()) > ANOTHER
+
+    def mask(self, mask: Tensor) -> Tensor:
+        """A mask `(B|1, 1|C, H, W)` for the shown camera; one plane for all bands stays as is."""
+        mask = as_mask_batch(mask)
+        if not self.is_needed or mask.shape[1] == 1:
+            return mask
+        weights = _weights(self.camera, self.shown)
+        return torch.einsum("kc,bchw->bkhw", torch.from_numpy(weights).to(mask), mask)
+
+    def back(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Bands of the network `(C′, H, W)` → bands of the camera `(C, H, W)`."""
+        if not self.is_needed:
+            return values
+        weights = _weights(self.shown, self.camera) / _room(self.shown)
+        weights = _room(self.camera)[:, None] * weights
+        flat = weights.astype(np.float32) @ values.reshape(self.shown.bands, -1)
+        return np.asarray(flat.reshape(self.camera.bands, *values.shape[1:]), dtype=np.float32)
+
+
+def band_places(camera: CASSI) -> NDArray[np.float64]:
+    """Where each band lands on the way from the first (0) to the last (1); a single one halfway.
+
+    Bands that do not land one after the other are counted instead.
+    """
+    offsets = np.asarray(camera.offsets)
+    if camera.bands < 2:
+        return np.array([0.5])
+    way = offsets[-1] - offsets[0]
+    if not (np.diff(offsets) * way > 0).all():
+        return np.linspace(0.0, 1.0, camera.bands)
+    return np.asarray((offsets - offsets[0]) / way)
+
+
+def _trained_places(bands: int, trained: CASSI | None) -> NDArray[np.float64]:
+    if trained is None or trained.bands != bands:
+        return np.linspace(0.0, 1.0, bands) if bands > 1 else np.array([0.5])
+    return band_places(trained)
+
+
+def _nearest_bend(
+    here: NDArray[np.float64], there: NDArray[np.float64], most: float
+) -> NDArray[np.float64]:
+    """The places `there` of the training, bent as it knows to be nearest to a camera's, `here`."""
+    if most == 0 or len(there) < 3:
+        return there
+    counted = np.linspace(0, 1, len(here)), np.linspace(0, 1, len(there))
+    even = np.interp(*counted, there)
+    push = bent(even, 1.0) - even
+    along = float(push @ push)
+    bend = float(push @ (here - even)) / along if along else 0.0
+    return bent(there, min(max(bend, -most), most))
+
+
+def _landings(camera: CASSI) -> NDArray[np.float64]:
+    """Pixels from the first band to each, whichever way round they lie."""
+    return band_places(camera) * abs(camera.offsets[-1] - camera.offsets[0])
+
+
+def _step(camera: CASSI) -> float:
+    """Pixels a band, on average."""
+    return (camera.offsets[-1] - camera.offsets[0]) / max(1, camera.bands - 1)
+
+
+def _room(camera: CASSI) -> NDArray[np.float64]:
+    """Pixels that each band has to itself, relative to their mean."""
+    if camera.bands < 2:
+        return np.ones(1)
+    return np.asarray(np.gradient(band_places(camera)) * (camera.bands - 1))
+
+
+def _weights(source: CASSI, target: CASSI) -> NDArray[np.float64]:
+    return resampling_weights(band_places(source), band_places(target), extrapolate="hold")

@@ -1,0 +1,1 @@
+"""The engine: a network over frames of any size, in bounded memory."""

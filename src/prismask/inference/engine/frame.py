@@ -1,0 +1,179 @@
+"""The network at work on one frame: strips, tiles, samples, half precision where it does no harm.
+
+Everything here is in the network's units: a snapshot whose scale it knows, a camera with its
+bands. `single` does the translation on both sides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from prismask.inference.engine.drawn_masks import draw_masks, mean_mask
+from prismask.inference.engine.passes import Passes, half_error
+from prismask.inference.engine.tiling import Tiling, tiles_by_strip
+from prismask.inference.intervals.model import SPREADS
+from prismask.models.fast import FastReconstructor, Precision
+from prismask.models.network import Reconstructor
+from prismask.optics.camera import CASSI, as_mask_batch
+from prismask.optics.noise import estimate_noise
+
+Progress = Callable[[int, int, Mapping[str, Any]], None]
+
+SAMPLE_BYTES = 256 << 20
+"""Most memory for the samples of one tile; more samples make smaller tiles."""
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What the network says about a frame; all `(C, H, W)` float32 on the CPU."""
+
+    values: Tensor
+    """The deterministic pass, or the mean over the samples."""
+    std: Tensor | None = None
+    """Standard deviation over the samples."""
+    lower: Tensor | None = None
+    """Lower quantile over the samples."""
+    upper: Tensor | None = None
+    """Upper quantile."""
+    disagreement: Tensor | None = None
+    """How far the answers of a mirror ensemble are apart (`models.mirror_ensemble`)."""
+    precision: str = "float32"
+    """What the backbone computed in."""
+
+    @property
+    def spreads(self) -> dict[str, Tensor]:
+        """What there is of `intervals.SPREADS`."""
+        found = {name: getattr(self, name) for name in SPREADS}
+        return {name: spread for name, spread in found.items() if spread is not None}
+
+
+class Engine:
+    """A network prepared for one device; `run` is called once a frame."""
+
+    def __init__(
+        self,
+        model: Reconstructor,
+        device: torch.device,
+        precision: Precision = "auto",
+        tiling: Tiling | None = None,
+    ) -> None:
+        self.device = device
+        self.precision = precision
+        self.tiling = tiling or default_tiling(device)
+        self.model = model
+        self._fast = FastReconstructor(model, device, precision)
+        self._exact: FastReconstructor | None = None
+
+    def with_model(self, model: Reconstructor) -> Engine:
+        """The same for other weights."""
+        return Engine(model, self.device, self.precision, self.tiling)
+
+    @property
+    def bands(self) -> int:
+        """Bands of the network."""
+        return int(self.model.record["bands"])
+
+    @property
+    def network(self) -> FastReconstructor:
+        """The network itself, for pieces of a frame that need no tiles."""
+        return self._fast
+
+    @property
+    def can_sample(self) -> bool:
+        """Whether the network has an opinion on how wrong a mask may be."""
+        return self.model.posterior.is_random
+
+    @torch.inference_mode()
+    def run(
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        *,
+        samples: int = 0,
+        seed: int = 0,
+        levels: tuple[float, float] | None = None,
+        noise_std: float | None = None,
+        progress: Progress | None = None,
+    ) -> Estimate:
+        """`measurement (H, L)`, `mask (1, 1|C, H, W)` → the cube and its spread.
+
+        samples: masks drawn from the posterior; 0 is one pass with its mean mask.
+        levels: quantiles over the samples to keep, such as (0.05, 0.95).
+        noise_std: noise of the measurement, against which half precision is judged, and which
+            some networks want to know; None: they are told an estimate.
+        """
+        measurement = measurement[None].to(self.device)
+        mask = as_mask_batch(mask).to(self.device)
+        if samples:
+            masks = draw_masks(self._fast.model.posterior, mask, samples, seed)
+        else:
+            masks = mean_mask(self._fast.model.posterior, mask)
+        told = self._told_noise(measurement, mask, camera, noise_std)
+        network = self._network(measurement, masks[:1].to(self.device), camera, noise_std, told)
+        passes = Passes(network, camera, sampled=samples > 0, levels=levels, noise=told)
+        size = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
+        # A GPU puts the frame together itself and sends it over once.
+        home = self.device if self.device.type == "cuda" else "cpu"
+        frames = [torch.zeros(camera.bands, *size, device=home) for _ in passes.outputs]
+        tiling = self._tiling_for(samples if levels else 0, size, camera)
+        whole = not self.model.can_tile_backbone
+        strips = list(tiles_by_strip(size, camera, tiling, whole, network.ways))
+        total, done = sum(len(tiles) for tiles in strips), 0
+        for tiles in strips:
+            piece = passes.strip(measurement, masks, tiles[0])
+            for tile in tiles:
+                for result, frame in zip(passes.run(piece, tile), frames, strict=True):
+                    tile.add(result, frame)
+                done += 1
+                if progress is not None:
+                    progress(done, total, {})
+        named = {name: frame.cpu() for name, frame in zip(passes.outputs, frames, strict=True)}
+        return Estimate(**named, precision=str(network.dtype).removeprefix("torch."))
+
+    def _tiling_for(self, kept: int, size: tuple[int, int], camera: CASSI) -> Tiling:
+        """Tiles so small that `kept` samples of one fit into memory."""
+        if not kept:
+            return self.tiling
+        area = SAMPLE_BYTES // (2 * kept * camera.bands)
+        along = size[1] if camera.axis == "width" else size[0]
+        side = math.isqrt(area) if self.model.can_tile_backbone else area // along
+        least = min(self.tiling.tile, 64)
+        tile = min(self.tiling.tile, max(least, side - 2 * self.tiling.halo))
+        return replace(self.tiling, tile=tile)
+
+    def _told_noise(
+        self, measurement: Tensor, mask: Tensor, camera: CASSI, noise_std: float | None
+    ) -> Tensor | None:
+        if "noise" not in self.model.inputs:
+            return None
+        if noise_std is not None:
+            return measurement.new_tensor([noise_std])
+        return estimate_noise(measurement, mask, camera)
+
+    def _network(
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise_std: float | None,
+        told: Tensor | None,
+    ) -> FastReconstructor:
+        """The half-precision network, unless what it changes would show above the noise."""
+        if self.precision != "auto" or self._fast.dtype == torch.float32 or noise_std is None:
+            return self._fast
+        if self._exact is None:
+            self._exact = FastReconstructor(self.model, self.device, "float32")
+        error = half_error(self._fast, self._exact, measurement, mask, camera, told)
+        return self._fast if error <= noise_std else self._exact
+
+
+def default_tiling(device: torch.device) -> Tiling:
+    """Tiles that keep a CPU's memory small and a GPU busy."""
+    return Tiling(tile=1024) if device.type == "cuda" else Tiling()

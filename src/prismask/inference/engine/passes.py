@@ -1,0 +1,132 @@
+"""One tile through the network: once, or once for each mask."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from prismask.inference.engine.tiling import Span, Tile, cut, strip
+from prismask.inference.engine.uncertainty import RunningMoments, quantiles
+from prismask.models.fast import FastReconstructor
+from prismask.models.inputs import network_input
+from prismask.models.mirror_ensemble import combined, run_ways
+from prismask.optics.camera import CASSI
+
+PROBE = 96
+"""Height and width of the piece on which half precision is compared with single."""
+
+
+@dataclass(frozen=True, eq=False)
+class Strip:
+    """What the tiles of one strip share."""
+
+    measurement: Tensor
+    """`(1, h, l)`."""
+    masks: Tensor
+    """One mask `(N, 1|C, h, w)` for each pass."""
+    planes: Tensor | None
+    """Input planes `(1, K, h, w)` where there is a single pass; they are the largest thing in
+    memory, so several passes make them one after the other."""
+
+
+@dataclass(frozen=True, eq=False)
+class Passes:
+    """How a tile is computed."""
+
+    network: FastReconstructor
+    camera: CASSI
+    sampled: bool = False
+    """Whether there are several masks, whose spread is asked for."""
+    levels: tuple[float, float] | None = None
+    """Quantiles over the masks, if asked for."""
+    noise: Tensor | None = None
+    """Noise of the whole snapshot `(1,)`, for networks that want to know; None: no such network.
+
+    A strip by itself would be judged by what happens to lie in it."""
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Results of a tile, by the names that `engine.Estimate` gives them."""
+        spread = ("std",) if self.sampled else ()
+        ends = () if self.levels is None else ("lower", "upper")
+        apart = ("disagreement",) if self.network.ways > 1 else ()
+        return ("values", *spread, *ends, *apart)
+
+    def strip(self, measurement: Tensor, masks: Tensor, tile: Tile) -> Strip:
+        """What the strip of `tile` shares, cut from `measurement (1, H, L)` and the masks."""
+        seen, codes = strip(measurement, tile, self.camera), strip(masks, tile, self.camera)
+        planes = None if self.sampled else self._planes(seen, codes)
+        return Strip(seen, codes, planes)
+
+    def run(self, piece: Strip, tile: Tile) -> list[Tensor]:
+        """The results of a tile, each `(C, h, w)` float32, in the order of `outputs`."""
+        if piece.planes is not None:
+            cube, apart = self._pass(piece, piece.masks, piece.planes, tile)
+            return [cube] if apart is None else [cube, apart]
+        moments, between, kept = RunningMoments(), RunningMoments(), []
+        for number in range(len(piece.masks)):
+            mask = piece.masks[number : number + 1].to(self.network.device)
+            cube, apart = self._pass(piece, mask, self._planes(piece.measurement, mask), tile)
+            moments.add(cube)
+            if apart is not None:
+                between.add(apart)
+            if self.levels is not None:
+                kept.append(cube.half())
+        ends = [] if self.levels is None else quantiles(kept, self.levels)
+        last = [between.mean] if between.count else []
+        return [moments.mean, moments.std, *ends, *last]
+
+    def _planes(self, measurement: Tensor, mask: Tensor) -> Tensor:
+        return network_input(self.network.model.inputs, measurement, mask, self.camera, self.noise)
+
+    def _pass(
+        self, piece: Strip, mask: Tensor, planes: Tensor, tile: Tile
+    ) -> tuple[Tensor, Tensor | None]:
+        """The mean of the network's answers, and how far they are apart."""
+        # Contiguous first: a cut is a view, and convolutions would copy it in a worse layout.
+        given = cut(planes, tile, self.camera).to(self.network.dtype)
+        given = given.contiguous(memory_format=torch.channels_last)
+        # A backbone that contains the camera is only ever given whole strips.
+        answers = run_ways(
+            self.network.backbone, given, piece.measurement, mask, self.camera, self.network.ways
+        )[:, 0].float()
+        return combined(answers)
+
+
+def half_error(
+    fast: FastReconstructor,
+    exact: FastReconstructor,
+    measurement: Tensor,
+    mask: Tensor,
+    camera: CASSI,
+    noise: Tensor | None = None,
+) -> float:
+    """What half precision changes in the re-projected snapshot, rms, on a piece of the middle."""
+    size = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
+    tile = _probe(size, camera, exact.model.can_tile_backbone)
+    results = []
+    for network in (fast, exact):
+        passes = Passes(network, camera, noise=noise)
+        results.append(passes.run(passes.strip(measurement, mask, tile), tile)[0])
+    piece = (tile.rows.last - tile.rows.first, tile.columns.last - tile.columns.first)
+    height, width = camera.mask_size(piece)
+    top, left = tile.rows.first, tile.columns.first
+    code = mask[..., top : top + height, left : left + width]
+    changed = camera.forward((results[0] - results[1])[None], code)
+    return float(changed.square().mean().sqrt())
+
+
+def _probe(size: tuple[int, int], camera: CASSI, can_tile: bool) -> Tile:
+    """A piece of the middle of the frame, all along the dispersion where tiles are not allowed."""
+
+    def middle(length: int, wanted: int) -> Span:
+        part = min(length, wanted)
+        first = (length - part) // 2
+        return Span(first, first + part, torch.ones(part))
+
+    along_width = camera.axis == "width"
+    rows = PROBE if can_tile else PROBE // 3 if along_width else size[0]
+    columns = PROBE if can_tile else size[1] if along_width else PROBE // 3
+    return Tile(middle(size[0], rows), middle(size[1], columns))

@@ -1,0 +1,1 @@
+"""Intervals: error bars that hold what they say, their fit and their wording."""

@@ -1,0 +1,61 @@
+"""Which classes of snapshots one belongs to, and what people are told about its interval."""
+
+from __future__ import annotations
+
+from prismask.checks import two_digits
+from prismask.inference.alignment.probe import Probe
+from prismask.inference.camera_match.bands import BandAdapter
+from prismask.inference.checks import Finding
+from prismask.inference.intervals.model import DOUBTED_MASKS, OTHER_CAMERAS, Interval
+from prismask.inference.options import Settings
+
+
+def classes_of(adapter: BandAdapter, probe: Probe | None) -> list[str]:
+    """The classes whose quantiles an interval is to have."""
+    other = [OTHER_CAMERAS] if adapter.is_another else []
+    doubted = [DOUBTED_MASKS] if probe is not None and probe.is_doubted else []
+    return other + doubted
+
+
+def calibration_words(adapter: BandAdapter, interval: Interval, probe: Probe | None) -> str:
+    """What an interval was fitted on, and what that has to do with this snapshot."""
+    own = f"{interval.about.get('scenes')} scenes"
+    if probe is not None and probe.is_doubted:
+        about = interval.classes[DOUBTED_MASKS].about
+        return f"{about.get('scenes')} scenes whose masks were not as calibrated"
+    if not adapter.is_another:
+        return own
+    if OTHER_CAMERAS not in interval.classes:
+        return f"{own} behind the training's camera, not this one"
+    about = interval.classes[OTHER_CAMERAS].about
+    text = f"{about.get('scenes')} scenes behind {about.get('cameras')} other cameras"
+    return text if adapter.is_within_reach else f"{text}, none as strange as this one"
+
+
+def interval_findings(adapter: BandAdapter, interval: Interval | None) -> list[Finding]:
+    """A remark where the interval was not made for the camera."""
+    if interval is None or OTHER_CAMERAS in interval.classes or not adapter.is_another:
+        return []
+    text = (
+        "the interval was fitted behind the camera of the network's training, which is not this "
+        "one: expect it to be too narrow. `prismask calibrate --keep` fits it for others."
+    )
+    return [Finding("note", text)]
+
+
+def probe_findings(probe: Probe | None, settings: Settings) -> list[Finding]:
+    """What to do about a mask that its snapshot contradicts."""
+    if probe is None or not probe.is_doubted:
+        return []
+    advice = "--align finds out what the mask is like."
+    if settings.place is not None:
+        advice = "The place that was given may hold no longer: give --align instead of --place."
+    elif settings.align:
+        advice = "--align has found no place that explains clearly more."
+    text = (
+        "the snapshot contradicts its mask: with one that lies a fraction of a pixel elsewhere, is "
+        "out of focus or behind another dispersion, "
+        f"{two_digits(100 * probe.gain)} % less of it would stay unexplained. The cube may be "
+        f"worse than it need be, and its error bars are made wider. {advice}"
+    )
+    return [Finding("warning", text)]

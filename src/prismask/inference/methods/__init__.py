@@ -1,0 +1,1 @@
+"""Methods: every way from a snapshot to a cube, behind one protocol."""

@@ -1,0 +1,1 @@
+"""Backbones: one file for each network."""

@@ -1,0 +1,1 @@
+"""File formats: one file each, recognised by content; opening and saving whatever the format."""

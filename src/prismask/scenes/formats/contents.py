@@ -1,0 +1,203 @@
+"""What a file holds, before anyone has decided which of it is the cube.
+
+A format module turns a file into `Contents`: a list of variables whose arrays are read only when
+asked for, the wavelengths, and the attributes. `selection` then makes a record of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismask.checks import size_text
+from prismask.errors import DataMissingError, FormatError, PrismaskError
+from prismask.scenes.formats.attributes import from_json
+from prismask.scenes.records import Cube, Mask, Record
+from prismask.scenes.units import to_fraction
+
+Kind = Literal["cube", "mask", "measurement"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+PARTS = ("std", "lower", "upper")
+"""A cube's error bar is stored as `cube_std`, `cube_lower`, `cube_upper`."""
+
+TEXTS = ("kind", "provenance")
+"""Texts that our own files hold in formats of named arrays."""
+
+DEFLATE_RATIO = 1100
+"""No deflate stream grows by more than 1032 times; a header that claims more is wrong."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One array in a file."""
+
+    name: str
+    """Its name in the file; where it has none there (`is_named`), the file's stem."""
+    shape: tuple[int, ...]
+    """Its size as the file states it."""
+    dtype: str
+    """Its type as the file states it."""
+    read: Callable[[], NDArray[Any]]
+    """Reads it; rows come before columns, the bands lie along `band_axis`."""
+    to_fraction: Callable[[NDArray[Any]], NDArray[Any]] = to_fraction
+    """Brings what was read to fractions of full scale."""
+    band_axis: int = 0
+    """The axis along which this format has the bands, unless the wavelengths say otherwise."""
+    note: str = ""
+    """Why it cannot be used (a struct, complex numbers …); empty when it can."""
+    is_named: bool = True
+    """Whether the file itself names it; formats that hold a single array have no names."""
+
+    def __str__(self) -> str:
+        note = f", {self.note}" if self.note else ""
+        return f"{self.name} ({self.dtype} {size_text(self.shape) or 'scalar'}{note})"
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Numbers in a file that its wavelengths may be."""
+
+    name: str
+    """The variable that holds them; empty where the format has a place for wavelengths."""
+    values: Any
+    """The numbers, as a float64 array of one dimension once made."""
+    units: str | None = None
+    """Their unit as the file states it."""
+
+    def __post_init__(self) -> None:
+        flat = np.asarray(self.values, dtype=np.float64).reshape(-1)
+        object.__setattr__(self, "values", flat)
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Everything a file holds."""
+
+    source: str
+    """The file's path, for messages."""
+    format: str
+    """Title of the format, for messages."""
+    variables: Mapping[str, Variable]
+    """The arrays by name, in the order of the file."""
+    wavelengths: Any = None
+    """Wavelengths, where the file leaves no doubt that these are they."""
+    wavelength_units: str | None = None
+    """Their unit as the file states it."""
+    attrs: Mapping[str, Any] | None = None
+    """Provenance that came with the file; None where the file has no place for any."""
+    kind: Kind | None = None
+    """What the file says it holds, if it does."""
+    listed: tuple[Listed, ...] = ()
+    """Variables with the names of wavelengths, where nothing but the name speaks for it."""
+
+
+def named_contents(
+    path: Path,
+    title: str,
+    variables: Mapping[str, Variable],
+    texts: Mapping[str, str],
+    listed: tuple[Listed, ...],
+) -> Contents:
+    """Contents of a format of named arrays, where our own files have the texts `TEXTS`.
+
+    Those hold `wavelengths` in nm; elsewhere a name may mean anything.
+    """
+    kind = as_kind(texts.get("kind"))
+    if kind is None:
+        return Contents(str(path), title, variables, listed=listed)
+    attrs = from_json(texts.get("provenance", "{}"))
+    ours = next((one.values for one in listed if one.name == "wavelengths"), None)
+    return Contents(str(path), title, variables, ours, "nm", attrs, kind)
+
+
+def own_name(name: str) -> str:
+    """`entry/data/Img` → `img`: the groups of HDF5 say nothing about what an array is."""
+    return name.rpartition("/")[2].lower()
+
+
+def kind_of(record: Record) -> Kind:
+    """The kind of a record."""
+    if isinstance(record, Cube):
+        return "cube"
+    return "mask" if isinstance(record, Mask) else "measurement"
+
+
+def as_kind(word: Any) -> Kind | None:
+    """A kind read from a file, or None if it is no such word."""
+    return next((kind for kind in KINDS if kind == word), None)
+
+
+def arrays_of(record: Record) -> dict[str, NDArray[np.float32]]:
+    """The record's arrays by their names in files; the main one is last.
+
+    A file cut short between two arrays then lacks the main one, and cannot pass for a whole.
+    """
+    kind = kind_of(record)
+    arrays = {}
+    for part in PARTS:
+        values = getattr(record, part, None)
+        if values is not None:
+            arrays[f"{kind}_{part}"] = values
+    return arrays | {kind: record.values}
+
+
+def wavelengths_of(record: Record) -> NDArray[np.float64] | None:
+    """The record's wavelengths; a measurement has none."""
+    return getattr(record, "wavelengths", None)
+
+
+@contextmanager
+def reading(source: object, title: str) -> Iterator[None]:
+    """Turn whatever a parser throws at a damaged file into a `FormatError` that names the file."""
+    try:
+        yield
+    except PrismaskError as problem:
+        if str(source) in str(problem):
+            raise
+        raise type(problem)(f"{source}: {problem}") from problem
+    except FileNotFoundError as problem:
+        raise DataMissingError(f"{source} does not exist.") from problem
+    except PermissionError as problem:
+        raise FormatError(f"{source} may not be read: {problem.strerror}.") from problem
+    except MemoryError as problem:
+        raise FormatError(f"{source} does not fit into this computer's memory.") from problem
+    except Exception as problem:
+        # Parsers of foreign formats raise anything from struct.error to AssertionError.
+        text = str(problem).strip().rstrip(".") or type(problem).__name__
+        raise FormatError(
+            f"{source} cannot be read as {title}: {text}. Is it damaged or cut short? Copy or "
+            "download it again."
+        ) from problem
+
+
+def check_claim(source: object, claimed: int, held: int, what: str, ratio: int = 1) -> None:
+    """Raise before anything of the claimed size is allocated that the file cannot hold.
+
+    `claimed` bytes are stated by the header, `held` bytes are in the file, and compression may
+    make up for a factor `ratio`.
+    """
+    if claimed > held * ratio:
+        raise FormatError(
+            f"{source}: {what} claims {_bytes_text(claimed)}, but the file holds only "
+            f"{_bytes_text(held)}. It is cut short, or its header is wrong."
+        )
+
+
+def file_size(path: Path) -> int:
+    """Bytes in a file."""
+    return path.stat().st_size
+
+
+def _bytes_text(count: int) -> str:
+    size = float(count)
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.4g} {unit}"
+        size /= 1000
+    return f"{size:,.4g} TB"

@@ -1,0 +1,231 @@
+"""ENVI: raw numbers in one file, a text header that describes them in another.
+
+Keeps values, wavelengths, kind and provenance; no error bar. Written as float32, band sequential,
+little-endian. Integers count as fractions of their type's full scale, or of the header's
+`reflectance scale factor` where it has one. Records have no place for missing values: a file that
+has some, by its `data ignore value`, is refused with their number.
+
+The two files are replaced so that no header ever stands beside data it does not describe
+(`atomic.write_together`, the header is the key file). `byte order` is the last line of the
+headers we write and must be there, so a header cut short is noticed.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismask.errors import DataMissingError, FormatError, ValuesError
+from prismask.scenes.atomic import write_together
+from prismask.scenes.formats.attributes import from_json, to_json
+from prismask.scenes.formats.contents import (
+    Contents,
+    Variable,
+    as_kind,
+    check_claim,
+    file_size,
+    kind_of,
+    wavelengths_of,
+)
+from prismask.scenes.formats.envi_header import numbers, parse_header, whole
+from prismask.scenes.formats.sniffing import ENVI_DATA, header_beside
+from prismask.scenes.records import Record
+from prismask.scenes.units import to_fraction
+
+logger = logging.getLogger(__name__)
+
+TYPES = {1: "u1", 2: "i2", 3: "i4", 4: "f4", 5: "f8", 12: "u2", 13: "u4", 14: "i8", 15: "u8"}
+"""ENVI's numbers for the types it knows, less the complex ones (6 and 9)."""
+
+
+class Layout(NamedTuple):
+    """How the numbers lie in the data file."""
+
+    dtype: np.dtype[Any]
+    offset: int
+    interleave: str
+    bands: int
+    lines: int
+    samples: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Sizes in the order of the file."""
+        sizes = {"bsq": "bands lines samples", "bil": "lines bands samples"}
+        names = sizes.get(self.interleave, "lines samples bands").split()
+        first, second, third = (getattr(self, name) for name in names)
+        return first, second, third
+
+    @property
+    def to_bands_first(self) -> tuple[int, int, int]:
+        """The transposition from the order of the file to `(C, H, W)`."""
+        return {"bsq": (0, 1, 2), "bil": (1, 0, 2), "bip": (2, 0, 1)}[self.interleave]
+
+
+def read(path: Path) -> Contents:
+    """What an ENVI pair holds; either of the two files may be given."""
+    header, data = stored(path)
+    fields = parse_header(header)
+    layout = _layout(header, fields)
+    claimed = layout.offset + math.prod(layout.shape) * layout.dtype.itemsize
+    check_claim(data, claimed, file_size(data), f"the header {header.name}")
+    if file_size(data) > claimed:
+        logger.warning("%s holds more than its header describes; the rest is left out.", data)
+    kind = as_kind(fields.get("prismask kind"))
+    flat = layout.bands == 1 and fields.get("prismask dimensions") != "3"
+    shape = (layout.lines, layout.samples) if flat else (layout.bands, layout.lines, layout.samples)
+    scale = numbers(header, fields, "reflectance scale factor")
+    variable = Variable(
+        path.stem,
+        shape,
+        str(layout.dtype),
+        partial(_read, data, layout, flat, _ignored(fields)),
+        partial(_divide, scale[0]) if scale and scale[0] > 0 else to_fraction,
+        is_named=False,
+    )
+    # Spaces in the provenance are kept, but line breaks of a reformatted header are not ours.
+    attrs = from_json(unquote(fields["prismask provenance"])) if kind else _facts(fields)
+    wavelengths = numbers(header, fields, "wavelength", layout.bands)
+    units = fields.get("wavelength units")
+    return Contents(str(path), "ENVI", {path.stem: variable}, wavelengths, units, attrs, kind)
+
+
+def write(record: Record, path: Path, overwrite: bool) -> None:
+    """Write a record as an ENVI pair; `path` is the header or the data file."""
+    files = data, _ = written(path)
+    with write_together(files, overwrite=overwrite) as (data_part, header_part):
+        record.values.astype("<f4", copy=False).tofile(data_part)
+        header_part.write_text(_header_text(record, data.name), encoding="utf-8")
+
+
+def written(path: Path) -> tuple[Path, Path]:
+    """Data file and header that `write` makes; `path` is one of them."""
+    data = path.with_suffix(".img") if path.suffix.lower() == ".hdr" else path
+    return data, path.with_suffix(".hdr")
+
+
+def stored(path: Path) -> tuple[Path, Path]:
+    """Header and data file, from either."""
+    if path.suffix.lower() != ".hdr" and (beside := header_beside(path)):
+        return beside, path
+    stated = parse_header(path).get("prismask data file", "")
+    names = [stated] if stated == Path(stated).name and stated else []
+    # `scene.img.hdr` belongs to `scene.img`, `scene.hdr` to `scene.img`, `scene.dat` …
+    for extension in ENVI_DATA:
+        names += [path.stem + extension, path.stem + extension.upper()]
+    for name in names:
+        data = path.with_name(name)
+        if data.is_file() and data != path:
+            return path, data
+    raise DataMissingError(
+        f"{path} is an ENVI header, but its data file is not beside it. Looked for "
+        f"{', '.join(dict.fromkeys(names))}."
+    )
+
+
+def _header_text(record: Record, data_name: str) -> str:
+    values = record.values
+    bands = 1 if values.ndim == 2 else values.shape[0]
+    # Braces end a field and % marks a code; everything else of the JSON stays readable.
+    provenance = to_json(record.attrs)
+    for letter in "%{}":
+        provenance = provenance.replace(letter, f"%{ord(letter):02X}")
+    lines = [
+        "ENVI",
+        f"description = {{Prismask {kind_of(record)}, fraction of full scale}}",
+        f"samples = {values.shape[-1]}",
+        f"lines = {values.shape[-2]}",
+        f"bands = {bands}",
+        "header offset = 0",
+        "file type = ENVI Standard",
+        "data type = 4",
+        "interleave = bsq",
+        f"prismask kind = {kind_of(record)}",
+        f"prismask dimensions = {values.ndim}",
+        f"prismask data file = {data_name}",
+        f"prismask provenance = {{{provenance}}}",
+    ]
+    wavelengths = wavelengths_of(record)
+    if wavelengths is not None:
+        lines.append("wavelength units = Nanometers")
+        lines.append(f"wavelength = {{{', '.join(repr(float(w)) for w in wavelengths)}}}")
+    return "\n".join([*lines, "byte order = 0", ""])
+
+
+def _layout(header: Path, fields: dict[str, str]) -> Layout:
+    code = whole(header, fields, "data type")
+    if code not in TYPES:
+        what = "complex numbers" if code in (6, 9) else "no type ENVI defines"
+        raise FormatError(f"{header}: data type {code} is {what}; known are {sorted(TYPES)}.")
+    dtype = np.dtype(TYPES[code])
+    if dtype.itemsize > 1:
+        if "byte order" not in fields:
+            raise FormatError(
+                f"{header} has no 'byte order', so the {dtype} values could be read two ways. "
+                "Add a line 'byte order = 0' (little-endian, PCs) or 'byte order = 1'."
+            )
+        order = whole(header, fields, "byte order")
+        if order not in (0, 1):
+            raise FormatError(f"{header}: byte order is {order}; it is 0 (little) or 1 (big).")
+        dtype = dtype.newbyteorder("<" if order == 0 else ">")
+    bands, lines, samples = (whole(header, fields, key) for key in ("bands", "lines", "samples"))
+    if min(bands, lines, samples) < 1:
+        raise FormatError(f"{header} states {bands} bands of {lines}×{samples}: nothing to read.")
+    interleave = fields.get("interleave", "bsq" if bands == 1 else "").lower()
+    if interleave not in ("bsq", "bil", "bip"):
+        raise FormatError(f"{header}: interleave is {interleave!r}; it is bsq, bil or bip.")
+    offset = whole(header, fields, "header offset", 0)
+    if offset < 0:
+        raise FormatError(f"{header}: header offset is {offset}; it counts bytes from the start.")
+    return Layout(dtype, offset, interleave, bands, lines, samples)
+
+
+def _read(data: Path, layout: Layout, flat: bool, ignored: float | None) -> NDArray[Any]:
+    count = math.prod(layout.shape)
+    values = np.fromfile(data, layout.dtype, count, offset=layout.offset)
+    cube = values.reshape(layout.shape).transpose(layout.to_bands_first)
+    if ignored is not None:
+        _refuse_missing(cube, ignored)
+    return cube[0] if flat else cube
+
+
+def _ignored(fields: dict[str, str]) -> float | None:
+    """The value that stands for none; other words than a number never occur in the data.
+
+    Missing pixels that hold 0 are dark ones, which harm nobody: such files stay readable.
+    """
+    try:
+        return float(fields["data ignore value"]) or None
+    except (KeyError, ValueError):
+        return None
+
+
+def _refuse_missing(cube: NDArray[Any], ignored: float) -> None:
+    if cube.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            ignored = cube.dtype.type(ignored)  # -3.4e38 is a rounded number in text and in data
+    missing = np.isnan(cube) if math.isnan(ignored) else cube == ignored
+    count = int(np.count_nonzero(missing.any(axis=0)))
+    if count:
+        raise ValuesError(
+            f"{count} of {missing[0].size} pixels are marked as missing: they hold the header's "
+            f"data ignore value, {ignored:g}, in at least one band. Crop or fill them, or remove "
+            "that line from the header if it is a value like any other."
+        )
+
+
+def _divide(scale: float, values: NDArray[Any]) -> NDArray[Any]:
+    return values / scale
+
+
+def _facts(fields: dict[str, str]) -> dict[str, Any]:
+    """What a foreign header says besides the layout."""
+    layout = {"samples", "lines", "bands", "header offset", "data type", "interleave", "byte order"}
+    return {k: v for k, v in fields.items() if k not in layout and not k.startswith("wavelength")}

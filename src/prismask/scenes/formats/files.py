@@ -1,0 +1,168 @@
+"""The one place to open and save cubes, masks and measurements, whatever the format.
+
+    cube = load_cube("scene.mat")
+    save(cube, "scene.nc")
+
+Formats are recognised by content, not by extension (`formats`); which variable is meant is
+decided by `selection`. Values come out as fractions of full scale (`units`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismask.checks import choose
+from prismask.errors import PrismaskError
+from prismask.scenes.formats.contents import (
+    KINDS,
+    PARTS,
+    Contents,
+    Kind,
+    Listed,
+    reading,
+    wavelengths_of,
+)
+from prismask.scenes.formats.registry import format_for_writing, identify
+from prismask.scenes.formats.selection import bands_first, decide, make_record
+from prismask.scenes.records import Cube, Mask, Measurement, Record
+from prismask.scenes.units import to_nanometres
+from prismask.scenes.wavelengths import find_wavelengths, in_nanometres, stated_wavelengths
+
+logger = logging.getLogger(__name__)
+
+Wavelengths = Sequence[float] | NDArray[np.float64]
+
+
+def load(path: str | Path, kind: Kind | None = None, variable: str | None = None) -> Record:
+    """The cube, mask or measurement in a file; `kind` and `variable` say which, where unclear.
+
+    How a file is understood without them is written in `prismask.scenes.formats.selection`.
+    """
+    return _load(Path(path), kind, variable, None)
+
+
+def load_cube(
+    path: str | Path, variable: str | None = None, wavelengths: Wavelengths | None = None
+) -> Cube:
+    """The cube in a file; `wavelengths` in nm say what the file does not, or replace it."""
+    return cast(Cube, _load(Path(path), "cube", variable, wavelengths))
+
+
+def load_mask(
+    path: str | Path, variable: str | None = None, wavelengths: Wavelengths | None = None
+) -> Mask:
+    """The mask in a file; `wavelengths` in nm belong to a mask with one plane a band."""
+    return cast(Mask, _load(Path(path), "mask", variable, wavelengths))
+
+
+def load_measurement(path: str | Path, variable: str | None = None) -> Measurement:
+    """The measurement in a file."""
+    return cast(Measurement, _load(Path(path), "measurement", variable, None))
+
+
+def save(
+    record: Record, path: str | Path, overwrite: bool = False, format: str | None = None
+) -> None:
+    """Write a record in the format of the extension, or in the one named.
+
+    NetCDF (.nc), MATLAB (.mat) and .npz keep everything. TIFF and ENVI keep no error bar, .npy
+    keeps the values alone; what is lost is logged. `format="matlab7.3"` writes that instead of
+    v5. An existing file stays unless `overwrite`, and whatever happens it is never half written.
+    """
+    path = Path(path)
+    chosen = format_for_writing(path, format)
+    lost = [words for what in chosen.loses for words in _held(record, what)]
+    if lost:
+        logger.warning("%s: %s does not keep %s.", path, chosen.title, ", ".join(lost))
+    chosen.write(record, path, overwrite)
+
+
+def describe(path: str | Path) -> dict[str, Any]:
+    """What a file holds, for people: format, variables, and facts on the one that stands out.
+
+    Keys: `path`, `format`, `bytes`, `kind`, `variable`, `variables`, `shape` (bands first),
+    `minimum`, `maximum`, `not_finite`, `wavelengths`, `attrs`, `problem`. Those that depend on a
+    choice are None where it is not clear, and `problem` says why.
+    """
+    path = Path(path)
+    contents = identify(path).read(path)
+    summary: dict[str, Any] = {
+        "path": str(path),
+        "format": contents.format,
+        "bytes": None if path.is_dir() else path.stat().st_size,
+        "kind": contents.kind,
+        "variable": None,
+        "variables": [
+            {"name": v.name, "shape": v.shape, "dtype": v.dtype, "note": v.note}
+            for v in contents.variables.values()
+        ],
+        "shape": None,
+        "minimum": None,
+        "maximum": None,
+        "not_finite": None,
+        "wavelengths": None,
+        "attrs": dict(contents.attrs or {}),
+        "problem": None,
+    }
+    try:
+        # A folder of scenes has wavelengths, whichever of them is meant.
+        stated = stated_wavelengths(contents)
+        if stated is not None:
+            at = to_nanometres(stated.values, stated.units)
+            summary["wavelengths"] = [float(w) for w in at]
+        listed = _facts(contents, summary)
+        # What cannot be loaded is no fact: it is told as the problem that loading would have.
+        summary["wavelengths"] = None
+        if listed is not None:
+            with reading(contents.source, contents.format):
+                at = in_nanometres(listed, summary["shape"][0])
+            summary["wavelengths"] = [float(w) for w in at]
+    except PrismaskError as problem:
+        summary["problem"] = str(problem)
+    return summary
+
+
+def _load(
+    path: Path, kind: Kind | None, variable: str | None, wavelengths: Wavelengths | None
+) -> Record:
+    if kind is not None:
+        choose(kind, KINDS, "kind of record")
+    return make_record(identify(path).read(path), kind, variable, wavelengths)
+
+
+def _facts(contents: Contents, summary: dict[str, Any]) -> Listed | None:
+    """Fill in what depends on the choice of an array; give back its wavelengths as listed."""
+    variable, kind = decide(contents)
+    listed = None
+    with reading(contents.source, contents.format):
+        values = variable.to_fraction(variable.read())
+        if values.ndim == 3 and kind != "measurement":
+            listed = find_wavelengths(contents, variable, values.shape)
+        bands = None if listed is None else len(listed.values)
+        values = bands_first(values, variable.band_axis, bands)
+    finite = values[np.isfinite(values)]
+    summary |= {
+        "kind": kind,
+        "variable": variable.name,
+        "shape": values.shape,
+        "minimum": float(finite.min()) if finite.size else None,
+        "maximum": float(finite.max()) if finite.size else None,
+        "not_finite": int(values.size - finite.size),
+    }
+    return listed
+
+
+def _held(record: Record, what: str) -> list[str]:
+    """What a record has of `std`, `wavelengths` or `attrs`, in the words of the documentation."""
+    if what == "wavelengths":
+        return ["the wavelengths"] if wavelengths_of(record) is not None else []
+    if what == "attrs":
+        return ["the history"] if record.attrs else []
+    bar = {"std": "the spread", "lower": "the interval", "upper": "the interval"}
+    return sorted({bar[part] for part in PARTS if getattr(record, part, None) is not None})

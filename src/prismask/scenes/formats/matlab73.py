@@ -1,0 +1,148 @@
+"""MATLAB v7.3 files: HDF5 behind a 512-byte block that says MATLAB, with axes reversed.
+
+MATLAB stores arrays column by column, HDF5 row by row, so an H×W×C array of MATLAB appears as
+C×W×H in the file. Every dataset names its class in the attribute `MATLAB_class`; characters are
+16-bit numbers. Layout of our own files as in `matlab`.
+"""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismask.errors import FormatError
+from prismask.scenes.atomic import write_beside
+from prismask.scenes.formats.attributes import to_json
+from prismask.scenes.formats.contents import (
+    DEFLATE_RATIO,
+    TEXTS,
+    Contents,
+    Listed,
+    Variable,
+    arrays_of,
+    check_claim,
+    file_size,
+    kind_of,
+    named_contents,
+    wavelengths_of,
+)
+from prismask.scenes.formats.matlab import NUMERIC, bands_last, matlab_variable
+from prismask.scenes.records import Record
+from prismask.scenes.wavelengths import may_be_wavelengths
+
+TITLE = "MATLAB v7.3"
+USERBLOCK = 512
+
+
+def read(path: Path) -> Contents:
+    """What a MATLAB v7.3 file holds."""
+    import h5py
+
+    variables: dict[str, Variable] = {}
+    texts: dict[str, str] = {}
+    listed: list[Listed] = []
+    with h5py.File(path, "r") as file:
+        for name in file:
+            if name.startswith("#"):  # MATLAB keeps what cells and objects refer to in there
+                continue
+            node = file[name]
+            matlab_class = _class_of(node)
+            shape = node.shape[::-1] if isinstance(node, h5py.Dataset) else ()
+            variables[name] = matlab_variable(name, shape, matlab_class, partial(_read, path, name))
+            if matlab_class == "char" and name in TEXTS:
+                texts[name] = _text(node)
+            elif may_be_wavelengths(name, shape) and matlab_class in NUMERIC - {"logical"}:
+                _check_size(path, node)
+                listed.append(Listed(name, node[()]))
+    return named_contents(path, TITLE, variables, texts, tuple(listed))
+
+
+def write(record: Record, path: Path, overwrite: bool) -> None:
+    """Write a record as MATLAB v7.3."""
+    with write_beside(path, overwrite=overwrite) as part:
+        part.write_bytes(_image(record))
+
+
+def _image(record: Record) -> memoryview:
+    """The bytes of the file, made in memory for the reason given in `netcdf`."""
+    import h5py
+
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w", userblock_size=USERBLOCK) as file:
+        _put_text(file, "kind", kind_of(record))
+        _put_text(file, "provenance", to_json(record.attrs))
+        wavelengths = wavelengths_of(record)
+        if wavelengths is not None:
+            _put(file, "wavelengths", wavelengths[None], "double")
+        for name, array in arrays_of(record).items():
+            _put(file, name, bands_last(array), "single")
+    buffer.seek(0)
+    buffer.write(_header())
+    return buffer.getbuffer()
+
+
+def _put(file: Any, name: str, array: NDArray[Any], matlab_class: str) -> Any:
+    dataset = file.create_dataset(name, data=array.T)
+    dataset.attrs["MATLAB_class"] = np.bytes_(matlab_class)
+    return dataset
+
+
+def _put_text(file: Any, name: str, text: str) -> None:
+    codes = np.array([ord(letter) for letter in text], dtype=np.uint16)
+    dataset = _put(file, name, codes[None], "char")
+    dataset.attrs["MATLAB_int_decode"] = np.int32(2)
+
+
+def _header() -> bytes:
+    """The 128 bytes by which MATLAB knows its files: text, no subsystem data, version, order."""
+    now = datetime.now(UTC).strftime("%a %b %d %H:%M:%S %Y")
+    text = f"MATLAB 7.3 MAT-file, Platform: GLNXA64, Created on: {now} HDF5 schema 1.00 ."
+    return text.encode().ljust(116) + bytes(8) + b"\x00\x02IM"
+
+
+def _class_of(node: Any) -> str:
+    import h5py
+
+    stated = node.attrs.get("MATLAB_class")
+    if stated is not None:
+        word = stated.decode() if isinstance(stated, bytes) else str(stated)
+    elif isinstance(node, h5py.Group):
+        word = "group"
+    else:
+        word = {"f": "double" if node.dtype.itemsize == 8 else "single"}.get(
+            node.dtype.kind, str(node.dtype)
+        )
+    if isinstance(node, h5py.Group):
+        return "sparse" if "MATLAB_sparse" in node.attrs else word if word == "group" else "struct"
+    if node.dtype.names is not None:
+        return f"complex {word}"
+    if node.attrs.get("MATLAB_empty"):
+        return f"empty {word}"
+    return word
+
+
+def _read(path: Path, name: str) -> NDArray[Any]:
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        node = file[name]
+        _check_size(path, node)
+        array = np.asarray(node[()]).T
+        return array.astype(bool) if _class_of(node) == "logical" else array
+
+
+def _text(node: Any) -> str:
+    if node.dtype.kind not in "iu" or node.size > 2**24:
+        raise FormatError(f"the text {node.name} is not stored as MATLAB stores texts.")
+    return "".join(chr(code) for code in node[()].T.reshape(-1))
+
+
+def _check_size(path: Path, node: Any) -> None:
+    claimed = node.size * node.dtype.itemsize
+    check_claim(path, claimed, file_size(path), node.name, DEFLATE_RATIO)

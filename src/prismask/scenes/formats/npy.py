@@ -1,0 +1,69 @@
+"""NPY: one array, bands first. Keeps the values alone.
+
+Pickles are never loaded: they can run anything.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismask.errors import FormatError
+from prismask.scenes.atomic import write_beside
+from prismask.scenes.formats.contents import Contents, Variable, check_claim, file_size
+from prismask.scenes.records import Record
+
+
+def read(path: Path) -> Contents:
+    """What an NPY file holds."""
+    with path.open("rb") as file:
+        shape, dtype = array_header(file, path)
+        check_claim(path, array_bytes(shape, dtype), file_size(path) - file.tell(), "the array")
+    name = path.stem
+    variable = Variable(
+        name, shape, str(dtype), partial(_read, path), note=note_for(dtype), is_named=False
+    )
+    return Contents(str(path), "NPY", {name: variable})
+
+
+def write(record: Record, path: Path, overwrite: bool) -> None:
+    """Write a record's values as NPY."""
+    with write_beside(path, overwrite=overwrite) as part, part.open("wb") as file:
+        np.save(file, record.values, allow_pickle=False)
+
+
+def array_header(file: IO[bytes], source: object) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Shape and type of the array that starts here; pickled arrays are refused."""
+    version = np.lib.format.read_magic(file)
+    header = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else np.lib.format.read_array_header_2_0
+    )
+    shape, _, dtype = header(file)
+    if dtype.hasobject:
+        raise FormatError(
+            f"{source} holds pickled Python objects, which could run any code and are never "
+            "loaded. Save the numbers themselves: numpy.save(path, array.astype('float32'))."
+        )
+    return tuple(int(size) for size in shape), dtype
+
+
+def array_bytes(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """Bytes of an array, computed without overflow."""
+    return math.prod(shape) * dtype.itemsize
+
+
+def note_for(dtype: np.dtype[Any]) -> str:
+    """Why an array of this type cannot be a record."""
+    return "" if dtype.kind in "fiub" else "not real numbers"
+
+
+def _read(path: Path) -> NDArray[Any]:
+    array: NDArray[Any] = np.load(path, allow_pickle=False)
+    return array

@@ -1,0 +1,260 @@
+"""Which variable of a file is the cube, the mask or the measurement, and the record made of it.
+
+The order in which a file without instructions is understood:
+
+1. what the file itself says (files written by Prismask state their kind);
+2. the names of its variables (`NAMES`), a cube before a measurement before a mask;
+3. names that merely contain "mask", "meas" or "snapshot"; the variable of a format without names
+   (NPY, ENVI, TIFF, PNG) is called after the file, and that name counts only as long as nobody
+   says what the file is;
+4. dimensions: the only 3-D array is a cube, else the only 2-D array is a measurement.
+
+Anything else is an error that lists what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prismask.checks import nearest, size_text
+from prismask.errors import FormatError, ShapeError
+from prismask.scenes.formats.contents import (
+    KINDS,
+    PARTS,
+    Contents,
+    Kind,
+    Listed,
+    Variable,
+    own_name,
+    reading,
+)
+from prismask.scenes.records import Cube, Mask, Measurement, Record
+from prismask.scenes.wavelengths import WAVELENGTH_NAMES, find_wavelengths, in_nanometres
+
+NAMES: dict[Kind, tuple[str, ...]] = {
+    "cube": (
+        "cube", "img", "img_expand", "truth", "gt", "hyper", "hsi", "rad", "radiance", "ref",
+        "reflectance", "recon", "pred",
+    ),
+    "measurement": ("measurement", "meas", "meas_real", "snapshot", "y"),
+    "mask": ("mask", "mask_3d", "mask3d", "coded_aperture"),
+}  # fmt: skip
+"""Names under which the field stores each kind, in the order they are looked for."""
+
+DIMENSIONS: dict[Kind, tuple[int, ...]] = {"cube": (3,), "measurement": (2,), "mask": (2, 3)}
+_LISTED = 40
+
+
+def make_record(
+    contents: Contents,
+    kind: Kind | None = None,
+    variable: str | None = None,
+    wavelengths: Sequence[float] | NDArray[np.float64] | None = None,
+) -> Record:
+    """The record that `decide` finds in a file; `wavelengths` in nm replace the file's own."""
+    chosen, kind = decide(contents, kind, variable)
+    if len(chosen.shape) not in DIMENSIONS[kind]:
+        raise ShapeError(
+            f"{contents.source}: {chosen} has {len(chosen.shape)} dimensions; a {kind} has "
+            f"{' or '.join(map(str, DIMENSIONS[kind]))}. {_advice(len(chosen.shape))}"
+        )
+    values = _values(contents, chosen)
+    parts = {}
+    for part in PARTS:
+        companion = contents.variables.get(f"{chosen.name}_{part}")
+        if kind == "cube" and companion is not None and not companion.note:
+            parts[part] = _values(contents, companion)
+    attrs = contents.attrs
+    if attrs is None:
+        attrs = {"source": Path(contents.source).name, "variable": chosen.name}
+    with reading(contents.source, contents.format):
+        if kind == "measurement":
+            return Measurement(values, attrs)
+        listed = None
+        if values.ndim == 3 and wavelengths is not None:
+            listed = Listed("", wavelengths, "nm")
+        elif values.ndim == 3:
+            listed = find_wavelengths(contents, chosen, values.shape)
+        bands = None if listed is None else len(listed.values)
+        values = bands_first(values, chosen.band_axis, bands)
+        parts = {part: bands_first(p, chosen.band_axis, bands) for part, p in parts.items()}
+        stated = None if listed is None else in_nanometres(listed, len(values))
+        if kind == "mask":
+            return Mask(values, stated, attrs)
+        return Cube(values, stated, attrs=attrs, **parts)
+
+
+def decide(
+    contents: Contents, kind: Kind | None = None, variable: str | None = None
+) -> tuple[Variable, Kind]:
+    """The variable to read and its kind; `FormatError` with a list when it is not clear."""
+    if variable is not None:
+        chosen = _named(contents, variable)
+        spoken = name_kind(chosen.name) if contents.kind is None else contents.kind
+        by_size: Kind = "cube" if len(chosen.shape) == 3 else "measurement"
+        return chosen, kind or spoken or by_size
+    wanted: Kind
+    for wanted in [kind] if kind else _order(contents):
+        for found in (_known(contents, wanted), _hinted(contents, wanted, kind)):
+            if len(found) == 1:
+                return found[0], wanted
+    # A 2-D array that nothing calls a mask is a measurement.
+    for wanted in [kind] if kind else _order(contents)[:2]:
+        found = _candidates(contents, wanted, kind)
+        if len(found) == 1:
+            return found[0], wanted
+        if found:
+            break
+    raise FormatError(_no_choice(contents, kind))
+
+
+def name_kind(name: str) -> Kind | None:
+    """The kind that a variable's name speaks for, if any."""
+    word = own_name(name)
+    for kind in KINDS:
+        if word in NAMES[kind]:
+            return kind
+    if "mask" in word:
+        return "mask"
+    return "measurement" if "meas" in word or "snapshot" in word else None
+
+
+def bands_first(values: NDArray[Any], band_axis: int = 0, bands: int | None = None) -> NDArray[Any]:
+    """Move the bands of a 3-D array to the front; two dimensions stay.
+
+    They lie along `band_axis`, unless the number of wavelengths `bands` is known, does not fit
+    there, and fits exactly one other axis.
+    """
+    if values.ndim != 3:
+        return values
+    fitting = [axis for axis, size in enumerate(values.shape) if size == bands]
+    if values.shape[band_axis] != bands and len(fitting) == 1:
+        band_axis = fitting[0]
+    return np.moveaxis(values, band_axis, 0)
+
+
+def listing(contents: Contents) -> str:
+    """The variables of a file in one line."""
+    shown = [str(variable) for variable in contents.variables.values()]
+    more = f" and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
+    return ", ".join(shown[:_LISTED]) + more if shown else "nothing"
+
+
+def _order(contents: Contents) -> list[Kind]:
+    kinds: list[Kind] = ["cube", "measurement", "mask"]
+    return kinds if contents.kind is None else [contents.kind]
+
+
+def _known(contents: Contents, kind: Kind) -> list[Variable]:
+    """The first variable, in the order of `NAMES`, with a known name and fitting dimensions."""
+    if contents.kind not in (None, kind):
+        return []
+    by_name = {name.lower(): variable for name, variable in contents.variables.items()}
+    for name in NAMES[kind]:
+        variable = by_name.get(name)
+        if variable and not variable.note and len(variable.shape) in DIMENSIONS[kind]:
+            return [variable]
+    return []
+
+
+def _hinted(contents: Contents, kind: Kind, asked: Kind | None) -> list[Variable]:
+    return [v for v in _candidates(contents, kind, asked) if name_kind(v.name) == kind]
+
+
+def _candidates(contents: Contents, kind: Kind, asked: Kind | None) -> list[Variable]:
+    """Variables that could be of that kind as far as names and dimensions go."""
+    if contents.kind not in (None, kind):
+        return []
+    is_said = kind in (contents.kind, asked)
+    found = [
+        variable
+        for variable in contents.variables.values()
+        if not variable.note
+        and len(variable.shape) in DIMENSIONS[kind]
+        # `scene1_maskA.tif` is how somebody called a file, not what lies in it.
+        and ((is_said and not variable.is_named) or _may_be(contents, variable.name, kind))
+    ]
+    # What lies in groups is mostly about what does not.
+    found = [variable for variable in found if "/" not in variable.name] or found
+    # MATLAB stores every number as 1×1 and every list as 1×N: rarely what is meant.
+    return [variable for variable in found if 1 not in variable.shape] or found
+
+
+def _may_be(contents: Contents, name: str, kind: Kind) -> bool:
+    """Whether a name does not speak against a kind."""
+    return not _is_companion(contents, name) and (
+        contents.kind == kind or name_kind(name) in (None, kind)
+    )
+
+
+def _is_companion(contents: Contents, name: str) -> bool:
+    """Wavelengths, error bars, and masks that are sheared already belong to something else."""
+    base, _, part = name.rpartition("_")
+    return (
+        own_name(name) in WAVELENGTH_NAMES
+        or (part in PARTS and (base in contents.variables or own_name(base) in NAMES["cube"]))
+        or "shift" in own_name(name)
+    )
+
+
+def _named(contents: Contents, variable: str) -> Variable:
+    # HDF5 writes the path of an array with a slash in front.
+    chosen = contents.variables.get(variable) or contents.variables.get(variable.lstrip("/"))
+    if chosen is None:
+        raise FormatError(
+            f"{contents.source} has no variable {variable!r}."
+            f"{nearest(variable, contents.variables)} Found: {listing(contents)}."
+        )
+    if chosen.note:
+        raise FormatError(f"{contents.source}: {chosen} cannot be used.")
+    return chosen
+
+
+def _values(contents: Contents, variable: Variable) -> NDArray[Any]:
+    with reading(contents.source, contents.format):
+        return variable.to_fraction(variable.read())
+
+
+def _no_choice(contents: Contents, kind: Kind | None) -> str:
+    usable = [v for v in contents.variables.values() if not v.note]
+    start = f"{contents.source} ({contents.format})"
+    found = f"Found: {listing(contents)}."
+    if kind and contents.kind not in (None, kind):
+        return f"{start} holds a {contents.kind}, not a {kind}. {found}"
+    if contents.kind and len(usable) > 1:
+        return f"{start} holds several. {found} Choose one with {_option(kind)}."
+    dimensions = {len(v.shape) for v in usable}
+    if kind and usable and not dimensions & set(DIMENSIONS[kind]):
+        sizes = "; ".join(size_text(v.shape) for v in usable[:3])
+        return (
+            f"{start} holds no {kind}: a {kind} has "
+            f"{' or '.join(map(str, DIMENSIONS[kind]))} dimensions, what is there has "
+            f"{' or '.join(map(str, sorted(dimensions)))} ({sizes}). "
+            f"{_advice(max(dimensions))} {found}"
+        )
+    known = ", ".join(NAMES[kind] if kind else [name for k in KINDS for name in NAMES[k]])
+    several = len(_candidates(contents, kind or "cube", kind)) > 1
+    trouble = "several arrays could be" if several else "no variable is known as"
+    return (
+        f"{start}: {trouble} the {kind or 'cube, mask or measurement'} (known names: {known}). "
+        f"{found} Name one with {_option(kind)}."
+    )
+
+
+def _option(kind: Kind | None) -> str:
+    """How one says which variable is meant; beside a snapshot or a scene, masks have their own."""
+    own = "--mask-variable where a command takes --mask, else " if kind == "mask" else ""
+    return f"variable=… ({own}--variable)"
+
+
+def _advice(dimensions: int) -> str:
+    if dimensions == 3:
+        return "Three dimensions are a cube, or a mask with one plane a band: load it as such."
+    if dimensions == 2:
+        return "Two dimensions are a measurement or a mask: load it as such."
+    return "Squeeze or split the array first."

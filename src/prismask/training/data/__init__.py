@@ -1,0 +1,1 @@
+"""Training data: crops, augmentation, masks, batches."""

@@ -1,0 +1,139 @@
+"""A batch is a pure function of the seed and the step.
+
+Nothing is carried from one step to the next, so a run that was killed draws the same batches
+again, a failed step can be looked at afterwards, and every process of a distributed run knows
+the whole batch and takes its part of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from prismask.models.inputs import network_scale
+from prismask.optics.camera import CASSI
+from prismask.optics.randomness import seed_of
+from prismask.optics.varied_prism import VariedCamera
+from prismask.training.config import DataConfig
+from prismask.training.data.crops import CropPlan, SceneBank, draw_plan, to_device
+from prismask.training.data.cubes import CubeMaker
+from prismask.training.data.masks import MaskSource
+
+TEXTURE = 0.007
+"""Most that the noise estimate reads too much, of the measurement's rms value (`optics.noise`)."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one step learns from."""
+
+    cube: Tensor
+    """Truth `(B, C, H, W)`."""
+    measurement: Tensor
+    """Its snapshot `(B, H, L)`, noise included."""
+    mask: Tensor
+    """The mask that coded it `(1|B, 1, H, W)`, as well as it is known."""
+    noise: Tensor
+    """What a network is told about the noise, `(B,)`: as far off as an estimate would be."""
+
+
+class BatchMaker:
+    """Makes the batches of one scene set."""
+
+    def __init__(
+        self,
+        scenes: SceneBank,
+        masks: MaskSource,
+        camera: CASSI,
+        config: DataConfig,
+        seed: int,
+        count: int,
+        part: slice,
+    ) -> None:
+        self.scenes = scenes
+        self.cubes = CubeMaker(scenes, config, seed, count, part)
+        self.masks = masks
+        self.camera = camera
+        self.config = config
+        self.seed = seed
+        self.count = count
+        self.part = part
+        self._host = torch.Generator()
+        self._device = torch.Generator(scenes.device)
+        # A generator of its own: the noise stays the same whether masks are displaced or not.
+        self._beside = torch.Generator(scenes.device)
+
+    def plan(self, step: int) -> CropPlan:
+        """Which crops step `step` uses."""
+        self._host.manual_seed(seed_of(self.seed, "crops", step))
+        return draw_plan(self.count, self.scenes.count, self.config, self._host)
+
+    @torch.no_grad()
+    def make(self, step: int) -> Batch:
+        """This process's part of the batch of step `step`."""
+        cube = self.cubes.make(self.plan(step), step)
+        self._device.manual_seed(seed_of(self.seed, "masks", step))
+        mask = self.masks.draw(self.count, self._host, self._device)
+        known = self._known(mask, step)
+        if mask.shape[0] > 1:
+            mask, known = mask[self.part], known[self.part]
+        dark = self._new_prism(step)
+        clean = self.camera.forward(cube, mask)
+        std = self._noise_std(clean.device)
+        lit = clean.shape[-1] - dark
+        told = self._told(clean[..., :lit], std, step)
+        return Batch(cube, self._with_noise(clean, std, lit), known, told)
+
+    def noise_generator(self, step: int, what: str) -> torch.Generator:
+        """The device generator, set to what step `step` uses for `what`."""
+        return self._device.manual_seed(seed_of(self.seed, what, step))
+
+    def _new_prism(self, step: int) -> int:
+        """Draw the step's prism where they vary, and count the columns that it leaves dark.
+
+        At inference a narrow camera has a narrow frame: there is no noise on those columns, and
+        nothing is measured by them.
+        """
+        if not isinstance(self.camera, VariedCamera):
+            return 0
+        self.camera.draw(torch.Generator().manual_seed(seed_of(self.seed, "prism", step)))
+        return self.camera.extent - self.camera.lit_extent
+
+    def _known(self, mask: Tensor, step: int) -> Tensor:
+        """The masks of a batch as people believe them to be."""
+        if self.masks.config.calibration_error <= 0:
+            return mask
+        return self.masks.calibrated(
+            mask, self._beside.manual_seed(seed_of(self.seed, "calibration", step))
+        )
+
+    def _noise_std(self, device: torch.device) -> Tensor | None:
+        """σ of each measurement's noise `(B,)`; None: there is none."""
+        low, high = self.config.noise_std
+        if high <= 0:
+            return None
+        numbers = torch.rand(self.count, generator=self._host)[self.part]
+        clean = 1 - self.config.noise_share
+        std = low + (high - low) * (numbers - clean) / self.config.noise_share
+        std = torch.where(numbers < clean, 0.0, std)
+        # σ is stated for a measurement scaled to the cube's range (2/C); ours is a plain sum.
+        return to_device(std, device) / network_scale(self.camera.bands)
+
+    def _with_noise(self, clean: Tensor, std: Tensor | None, lit: int) -> Tensor:
+        if std is None:
+            return clean
+        shape = (self.count, *clean.shape[1:])
+        noise = torch.randn(shape, generator=self._device, device=clean.device)[self.part]
+        noise[..., lit:] = 0
+        return clean + noise * std[:, None, None]
+
+    def _told(self, clean: Tensor, std: Tensor | None, step: int) -> Tensor:
+        """σ as `optics.noise` would estimate it: texture passes for a little more noise."""
+        numbers = torch.Generator().manual_seed(seed_of(self.seed, "told", step))
+        texture = to_device(
+            TEXTURE * torch.rand(self.count, generator=numbers)[self.part], clean.device
+        )
+        level = clean.square().mean((-1, -2)).sqrt()
+        return texture * level if std is None else std + texture * level
