@@ -1,11 +1,12 @@
 """Speed of training and inference of SRN + GST on one device.
 
-    python benchmarks/train_step.py [--json FILE] [--batches 8 16 32]
+    python benchmarks/train_step.py [--json FILE] [--batches 8 16 32] [--crop 128 128]
 
-Prints milliseconds per 256×256 sample, the share of the device's measured bf16 matrix peak and
-the peak memory. The peak is measured in the same run. On a CPU it compares inference with the
-plain float32 contiguous network and prints the loss of PSNR. Needs torch, numpy, scipy and
-safetensors only.
+Prints steps and samples per second, the share of the device's measured bf16 matrix peak and the
+peak memory, for the step as it is now (plain, and replayed as one CUDA graph, with Adam and with
+Muon) and for the former one (the network alone replayed by the compiler, optimisers launched one
+kernel at a time). The peak is measured in the same run. Inference is compared with the plain
+float32 contiguous network, with the loss of PSNR. Needs torch, numpy, scipy and safetensors only.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from prismask.training.data.batches import BatchMaker
 from prismask.training.data.crops import SceneBank
 from prismask.training.data.masks import MaskSource
 from prismask.training.distributed import World
-from prismask.training.loop import Stepper, Training
 from prismask.training.setup import build_model
 from prismask.training.state import new_state
+from prismask.training.step import STEPS_BEFORE_RECORDING, Stepper, Training
 
 PROTOTYPE_MS = 1.67  # a plain compiled prototype of the same network on one H200
 PUBLIC_MS = 8.4  # the authors' public code on the same card
@@ -49,48 +50,65 @@ def matrix_peak(device: torch.device) -> float:
     return 2 * size**3 / seconds / 1e12
 
 
-MODES = {
-    "eager": {"compile": False},
-    "compiled": {"compile": True},
-    "compiled, replayed": {"compile": True, "graphs": True},
+FORMER = "former: network replayed"
+MODES: dict[str, tuple[dict[str, bool], str]] = {
+    "plain": ({}, "adam"),
+    FORMER: ({"compile": True}, "adam"),
+    "step as a graph": ({"graphs": True}, "adam"),
+    "step as a graph, compiled": ({"graphs": True, "compile": True}, "adam"),
+    "step as a graph, Muon": ({"graphs": True}, "muon"),
+    "step as a graph, compiled, Muon": ({"graphs": True, "compile": True}, "muon"),
 }
+"""What `speed` says, and the optimiser."""
 
 
-def stepper(batch: int, mode: str, device: torch.device, size: int, backbone: str) -> Stepper:
+def stepper(
+    batch: int, mode: str, device: torch.device, crop: tuple[int, int], backbone: str
+) -> Stepper:
     """A ready training step on random scenes."""
+    speed, optimizer = MODES[mode]
     config = from_table(
         {
-            "data": {"crop": size, "scale": [1.0, 2.0]},
+            "data": {"crop": list(crop), "scale": [1.0, 2.0]},
             "model": {"backbone": backbone},
             "posterior": {"kind": "gst"},
+            "loss": {"kind": "rmse"},
+            "optimizer": {"kind": optimizer},
             "schedule": {"batch": batch},
-            "speed": MODES[mode],
+            "speed": {**speed, "ema": 0.999},
         }
     )
     camera = CASSI.from_step()
-    scenes = torch.rand(4, camera.bands, 2 * size, 2 * size, device=device)
-    bank = SceneBank(scenes, size, 1.0)
-    masks = MaskSource(torch.rand(404, 660, device=device), None, (size, size), config.masks)
+    side = 2 * max(crop)
+    scenes = torch.rand(4, camera.bands, side, side, device=device)
+    bank = SceneBank(scenes, crop, 1.0)
+    masks = MaskSource(torch.rand(404, 660, device=device), None, crop, config.masks)
     maker = BatchMaker(bank, masks, camera, config.data, 0, batch, slice(0, batch))
     state = new_state(build_model(config, device), config)
     run = Training(config, camera, maker, maker, device, World(), None)
-    return Stepper(state, run)
+    step = Stepper(state, run)
+    if mode == FORMER:
+        options = {"triton.cudagraphs": True}
+        step.loss_of = torch.compile(step._loss_of, dynamic=False, options=options)
+    return step
 
 
-def training_rows(device: torch.device, batches: list[int], size: int, backbone: str, peak: float):
+def training_rows(
+    device: torch.device, batches: list[int], crop: tuple[int, int], backbone: str, peak: float
+):
     camera = CASSI.from_step()
     model = create_model(backbone, mask_posterior="gst")
-    operations = 2 * 3 * count_multiply_adds(model, camera, (size, size))
-    modes = list(MODES)[: 3 if device.type == "cuda" else 2]
-    for mode in modes:
+    operations = 2 * 3 * count_multiply_adds(model, camera, crop)
+    for mode in list(MODES) if device.type == "cuda" else ["plain"]:
         for batch in batches:
             if device.type == "cuda":
                 torch.cuda.empty_cache()
                 torch.cuda.reset_peak_memory_stats()
             start = time.perf_counter()
-            step = stepper(batch, mode, device, size, backbone)
+            step = stepper(batch, mode, device, crop, backbone)
             for phase in ("theta", "phi"):
-                step(phase)
+                for _ in range(STEPS_BEFORE_RECORDING + 1 if device.type == "cuda" else 1):
+                    step(phase)
                 synchronise(device)
                 first = time.perf_counter() - start
                 blocks = {"repeats": 5, "warmup": 3, "block": 10}
@@ -102,6 +120,8 @@ def training_rows(device: torch.device, batches: list[int], size: int, backbone:
                     "what": f"train {backbone}+gst {phase}",
                     "mode": mode,
                     "batch": batch,
+                    "steps_per_s": 1 / seconds,
+                    "samples_per_s": 1 / per_sample,
                     "ms_per_sample": per_sample * 1e3,
                     "share_of_peak": operations
                     / per_sample
@@ -163,9 +183,11 @@ def main() -> None:
     parser.add_argument("--json")
     parser.add_argument("--batches", type=int, nargs="+", default=[8, 16, 32])
     parser.add_argument("--inference-batches", type=int, nargs="+", default=[1, 16])
-    parser.add_argument("--size", type=int, default=256)
+    parser.add_argument("--size", type=int, default=256, help="frame of the inference rows")
+    parser.add_argument("--crop", type=int, nargs=2, default=[128, 128])
     parser.add_argument("--backbones", nargs="+", default=["srn"])
     parser.add_argument("--no-training", action="store_true")
+    parser.add_argument("--no-inference", action="store_true")
     given = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     torch.backends.cudnn.benchmark = True
@@ -177,9 +199,11 @@ def main() -> None:
     )
     rows = []
     for backbone in given.backbones:
-        sources = [inference_rows(device, given.inference_batches, given.size, backbone, peak)]
+        sources = []
+        if not given.no_inference:
+            sources += [inference_rows(device, given.inference_batches, given.size, backbone, peak)]
         if not given.no_training:
-            sources.append(training_rows(device, given.batches, given.size, backbone, peak))
+            sources += [training_rows(device, given.batches, tuple(given.crop), backbone, peak)]
         for source in sources:
             for row in source:
                 rows.append(row)

@@ -120,11 +120,11 @@ def test_parts_are_compiled_for_training_and_not_again_for_validation(
 ) -> None:
     from torch._dynamo.utils import counters
 
-    from prismask.training import loop
+    from prismask.training import step
 
     torch._dynamo.reset()
     counters.clear()
-    monkeypatch.setattr(loop, "compile_parts", partial(compile_parts, backend="eager"))
+    monkeypatch.setattr(step, "compile_parts", partial(compile_parts, backend="eager"))
     seen: list[int] = []
 
     def make_validate(config: TrainConfig, prepared: Prepared) -> Any:

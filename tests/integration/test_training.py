@@ -18,7 +18,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from tiny_training import tiny_config
+from tiny_training import MUON, tiny_config
 
 from prismask.errors import (
     ConfigError,
@@ -35,8 +35,9 @@ from prismask.models.inputs import network_scale
 from prismask.models.trained import trained_camera
 from prismask.models.weights import load_weights, save_weights
 from prismask.optics.camera import CASSI
-from prismask.training import loop, run
-from prismask.training.checkpoint import load_checkpoint
+from prismask.training import run
+from prismask.training import step as training_step
+from prismask.training.checkpoint import load_checkpoint, save_checkpoint
 from prismask.training.config import TrainConfig, with_changes
 from prismask.training.run import _batches, train
 from prismask.training.setup import build_model, prepare
@@ -64,9 +65,9 @@ def same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -
 
 def test_loss_falls_and_g_moves_only_in_phi_phases(tmp_path: Path) -> None:
     seen: list[tuple[str, bool, bool]] = []
-    original = loop.Stepper.__call__
+    original = training_step.Stepper.__call__
 
-    def watched(self: loop.Stepper, phase: Any) -> Any:
+    def watched(self: training_step.Stepper, phase: Any) -> Any:
         model = self.state.model
         theta = [p.detach().clone() for p in model.backbone.parameters()]
         phi = [p.detach().clone() for p in model.posterior.parameters()]
@@ -81,7 +82,7 @@ def test_loss_falls_and_g_moves_only_in_phi_phases(tmp_path: Path) -> None:
         return result
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop.Stepper, "__call__", watched)
+        patch.setattr(training_step.Stepper, "__call__", watched)
         outcome = train(tiny_config(), tmp_path / "run")
     assert outcome.finished
     assert {phase for phase, _, _ in seen} == {"warmup", "theta", "phi"}
@@ -99,14 +100,14 @@ def test_loss_falls_and_g_moves_only_in_phi_phases(tmp_path: Path) -> None:
 def test_the_average_stands_still_where_theta_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """A φ-phase after each θ-phase would otherwise pull the average onto the last weights."""
     seen: list[tuple[str, torch.Tensor]] = []
-    original = loop.Stepper.__call__
+    original = training_step.Stepper.__call__
 
-    def watched(self: loop.Stepper, phase: Any) -> Any:
+    def watched(self: training_step.Stepper, phase: Any) -> Any:
         assert self.state.average is not None
         seen.append((phase, self.state.average["head.weight"].clone()))
         return original(self, phase)
 
-    monkeypatch.setattr(loop.Stepper, "__call__", watched)
+    monkeypatch.setattr(training_step.Stepper, "__call__", watched)
     train(tiny_config())
     assert {phase for phase, _ in seen} == {"warmup", "theta", "phi"}
     for (phase, before), (_, after) in pairwise(seen):
@@ -131,8 +132,8 @@ def test_only_the_gradient_of_theta_is_clipped(mode: str) -> None:
 
         def new(*given: Any) -> Any:
             state = original(*given)
-            state.theta.register_step_pre_hook(watch("theta"))
-            state.phi.register_step_pre_hook(watch("phi"))
+            state.theta.parts[0].register_step_pre_hook(watch("theta"))
+            state.phi.parts[0].register_step_pre_hook(watch("phi"))
             return state
 
         patch.setattr(run, "new_state", new)
@@ -161,8 +162,9 @@ def test_budget_ends_annealed_and_in_time() -> None:
     assert steps[-1]["rate"] < 0.05 * config.schedule.theta_rate
 
 
-def test_pause_and_go_on_equals_one_go(tmp_path: Path) -> None:
-    config = tiny_config()
+@pytest.mark.parametrize("optimizer", [{}, MUON], ids=["adam", "muon"])
+def test_pause_and_go_on_equals_one_go(tmp_path: Path, optimizer: dict[str, Any]) -> None:
+    config = tiny_config(optimizer=optimizer)
     whole = train(config, tmp_path / "whole").state
     calls = 0
     while not train(config, tmp_path / "parts", resume=True, stop_after=1e-9).finished:
@@ -176,10 +178,12 @@ def test_pause_and_go_on_equals_one_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_resumes_bit_for_bit(tmp_path: Path) -> None:
-    whole = train(tiny_config(), tmp_path / "whole").state
+@pytest.mark.parametrize("optimizer", ["adam", "muon"])
+def test_killed_at_any_moment_resumes_bit_for_bit(tmp_path: Path, optimizer: str) -> None:
+    config = tiny_config(optimizer=MUON if optimizer == "muon" else {})
+    whole = train(config, tmp_path / "whole").state
     folder = tmp_path / "killed"
-    command = [sys.executable, str(HERE / "tiny_training.py"), str(folder)]
+    command = [sys.executable, str(HERE / "tiny_training.py"), str(folder), optimizer]
     kills = 0
     for wait_for in (3, 17, 30):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -195,14 +199,49 @@ def test_killed_at_any_moment_resumes_bit_for_bit(tmp_path: Path) -> None:
         process.wait()
     assert kills >= 2
     subprocess.run(command, check=True)
-    state = new_state(build_model(tiny_config(), torch.device("cpu")), tiny_config())
-    load_checkpoint(folder / "checkpoint.safetensors", state, tiny_config())
+    state = new_state(build_model(config, torch.device("cpu")), config)
+    load_checkpoint(folder / "checkpoint.safetensors", state, config)
     assert state.step == whole.step
     assert same_weights(whole.model.state_dict(), state.model.state_dict())
     assert whole.average is not None
     assert state.average is not None
     assert same_weights(whole.average, state.average)
     assert len(list(folder.glob(".*prismask-part"))) <= kills, "at most one leftover a kill"
+
+
+def test_a_run_is_not_taken_up_with_another_optimiser(tmp_path: Path) -> None:
+    train(tiny_config(schedule={"epochs": 1}), tmp_path)
+    other = tiny_config(schedule={"epochs": 1}, optimizer=MUON)
+    with pytest.raises(WeightsError, match=r"optimizer.kind: 'adam' → 'muon'"):
+        train(other, tmp_path, resume=True)
+
+
+def test_compact_moments_keep_the_count_of_steps(tmp_path: Path) -> None:
+    """Adam divides by 1 − βᵗ: a t rounded to eight bits would change its steps for good."""
+    config = tiny_config(schedule={"epochs": 1}, output={"compact": True})
+    state = train(config).state
+    for parameter in state.model.backbone.parameters():
+        state.theta.state_of(parameter)["step"].fill_(1001.0)
+    save_checkpoint(tmp_path / "c.safetensors", state, config)
+    again = new_state(build_model(config, torch.device("cpu")), config)
+    load_checkpoint(tmp_path / "c.safetensors", again, config)
+    for parameter in again.model.backbone.parameters():
+        assert float(again.theta.state_of(parameter)["step"]) == 1001.0
+
+
+def test_muon_and_the_log_loss_learn() -> None:
+    lines: list[dict[str, Any]] = []
+    config = tiny_config(
+        schedule={"mode": "plain"},
+        posterior={"kind": "none"},
+        optimizer=MUON,
+        loss={"kind": "log"},
+    )
+    train(config, report=lines.append)
+    scores = [line["psnr_unit"] for line in lines if line["event"] == "step"]
+    assert sum(scores[-5:]) / 5 > sum(scores[:5]) / 5 + 3
+    rates = [line["rate"] for line in lines[:5]]
+    assert rates == pytest.approx([2e-3 * share for share in (0.2, 0.4, 0.6, 0.8, 1.0)])
 
 
 def test_foreign_and_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
@@ -277,14 +316,14 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
             raise_nan.append(True)
 
     raise_nan: list[bool] = []
-    original = loop.reconstruction_loss
+    original = training_step.reconstruction_loss
 
     def loss(estimate: torch.Tensor, truth: torch.Tensor, kind: str) -> torch.Tensor:
         value = original(estimate, truth, kind)
         return value * math.nan if raise_nan else value
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "reconstruction_loss", loss)
+        patch.setattr(training_step, "reconstruction_loss", loss)
         with pytest.raises(DivergedError, match=r"step 9 \(seed 0.*checkpoint.safetensors"):
             train(tiny_config(), tmp_path / "run", report=poison)
     told = json.loads((tmp_path / "run" / "diverged.json").read_text())
@@ -403,8 +442,11 @@ def write_config(tmp_path: Path, config: TrainConfig) -> Path:
 
 
 @pytest.mark.slow
-def test_two_processes_equal_one_with_the_joined_batch(tmp_path: Path) -> None:
-    config = tiny_config()
+@pytest.mark.parametrize("optimizer", [{}, MUON], ids=["adam", "muon"])
+def test_two_processes_equal_one_with_the_joined_batch(
+    tmp_path: Path, optimizer: dict[str, Any]
+) -> None:
+    config = tiny_config(optimizer=optimizer)
     path = write_config(tmp_path, config)
     outputs = [p.communicate(timeout=240)[0] for p in launch(tmp_path / "two", 2, path)]
     assert "finished" in outputs[0], outputs[0]
@@ -536,7 +578,7 @@ def test_moments_come_back_in_the_layout_of_their_weights(tmp_path: Path) -> Non
     state = new_state(model, config)
     load_checkpoint(tmp_path / "run" / "checkpoint.safetensors", state, config)
     for weight in model.backbone.parameters():
-        moments = state.theta.state[weight]
+        moments = state.theta.state_of(weight)
         assert moments["exp_avg"].stride() == weight.stride()
         assert float(moments["exp_avg_sq"].sum()) > 0
 

@@ -45,10 +45,15 @@ def tiny_config(**tables: dict[str, Any]) -> TrainConfig:
     return from_table({**merged, **{k: v for k, v in tables.items() if k not in merged}})
 
 
+MUON = {"kind": "muon", "muon_rate": 0.01, "ramp_steps": 5}
+"""The other optimiser, as a table of the configuration."""
+
+
 if __name__ == "__main__":
     import torch
 
     from prismask.training.run import train
 
     torch.set_num_threads(1)
-    train(tiny_config(), sys.argv[1], resume=True)
+    optimizer = MUON if "muon" in sys.argv[2:] else {}
+    train(tiny_config(optimizer=optimizer), sys.argv[1], resume=True)

@@ -16,6 +16,7 @@ from torch.optim import Adam
 from prismask.models.inputs import network_scale
 from prismask.optics.camera import CASSI
 from prismask.training.distributed import World, average_gradients
+from prismask.training.optimizers import Optimisers
 
 WIDTHS = (64, 128, 256, 512)
 MOMENTUM = 0.5
@@ -45,12 +46,9 @@ class Adversary:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.network = Discriminator(bands).to(device)
-        self.optimiser = Adam(
-            self.network.parameters(),
-            lr=rate,
-            betas=(MOMENTUM, 0.999),
-            fused=device.type == "cuda",
-        )
+        fused = device.type == "cuda"
+        optimiser = Adam(self.network.parameters(), lr=rate, betas=(MOMENTUM, 0.999), fused=fused)
+        self.optimiser = Optimisers([(optimiser, rate)])
 
     def objection(self, estimate: Tensor, measurement: Tensor, camera: CASSI) -> Tensor:
         """What θ pays for reconstructions that do not pass."""
@@ -68,7 +66,7 @@ class Adversary:
         loss.backward()  # type: ignore[no-untyped-call]
         average_gradients(self.network.parameters(), world)
         self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad()
 
 
 def _seen(measurement: Tensor, camera: CASSI) -> Tensor:

@@ -16,12 +16,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.optim import Adam
 
 from prismask.errors import WeightsError
 from prismask.models.weights import tensors_hash
 from prismask.scenes.atomic import write_beside
 from prismask.training.config import TrainConfig, difference, from_table
+from prismask.training.optimizers import Optimisers
 from prismask.training.state import TrainState
 
 FORMAT = "prismask-checkpoint-1"
@@ -102,21 +102,22 @@ def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
 
 
-def _optimiser_tensors(name: str, optimiser: Adam, module: nn.Module) -> dict[str, Tensor]:
+def _optimiser_tensors(name: str, optimisers: Optimisers, module: nn.Module) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for parameter_name, parameter in module.named_parameters():
-        for key, value in optimiser.state.get(parameter, {}).items():
+        for key, value in optimisers.state_of(parameter).items():
             tensors[f"{name}/{parameter_name}/{key}"] = value.detach()
     return tensors
 
 
 def _fill_optimiser(
-    name: str, optimiser: Adam, module: nn.Module, tensors: dict[str, Tensor]
+    name: str, optimisers: Optimisers, module: nn.Module, tensors: dict[str, Tensor]
 ) -> None:
     for parameter_name, parameter in module.named_parameters():
         stored = _part(tensors, f"{name}/{parameter_name}/")
         if not stored:
             continue  # this network had not been trained yet
+        optimiser = optimisers.owner(parameter)
         fused = bool(optimiser.defaults.get("fused"))
         filled: dict[str, Tensor] = {}
         for key, value in stored.items():

@@ -29,8 +29,9 @@ class DataConfig:
     """"cave" (the data folder's CAVE pack) or "synthetic" (made on the spot, no data needed)."""
     folder: str = ""
     """The data folder; empty: PRISMASK_DATA, then shared/data nearby."""
-    crop: int = SIZE
-    """Height and width of a training crop."""
+    crop: tuple[int, int] = (SIZE, SIZE)
+    """Height and width of a training crop; one number: both. Wide crops see more of the spectrum:
+    only columns that all bands reach know it whole."""
     scale: tuple[float, float] = (1.0, 2.0)
     """Random enlargement of a crop; below 1 it is taken from a scene averaged 2×2."""
     native_share: float = 0.0
@@ -137,13 +138,32 @@ class LossConfig:
     """ℓ and the entropy term of L."""
 
     kind: str = "l2"
-    """"l2": squared error (the paper); "rmse": its root, sample by sample; "l1": absolute error."""
+    """"l2": squared error (the paper); "rmse": its root, sample by sample; "l1": absolute error;
+    "log": the logarithm of each sample's squared error over its own energy, as PSNR counts."""
     adversarial: float = 0.0
     """Weight of a discriminator's opinion in θ's loss (λ-net: 0.01); 0: no discriminator."""
     beta: float = 1e-5
     """Weight β of the entropy term in φ-phases."""
     entropy_sign: str = "paper"
     """"paper" (+β·H, as printed) pulls g towards 0; "elbo" (−β·H) keeps it open: docs/method.md."""
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """What makes steps of gradients; φ always has Adam."""
+
+    kind: str = "adam"
+    """"adam" (the paper), or "muon": Muon on hidden matrices and convolutions, AdamW on the rest at
+    `schedule.theta_rate` (`training.optimizers`)."""
+    muon_rate: float = 4e-3
+    """Learning rate of Muon."""
+    momentum: float = 0.95
+    """Momentum of Muon."""
+    ramp_steps: int = 0
+    """Steps over which all rates rise linearly at the start."""
+
+    def __post_init__(self) -> None:
+        choose(self.kind, ("adam", "muon"), "optimizer.kind")
 
 
 @dataclass(frozen=True)
@@ -187,8 +207,8 @@ class SpeedConfig:
     compile: bool = False
     """`torch.compile` the network; pays from a few minutes of training on."""
     graphs: bool = False
-    """With `compile`, on CUDA: replay the network as CUDA graphs, so that small crops do not wait
-    for Python."""
+    """On CUDA: replay the whole step (network, gradients, optimisers, average) as one CUDA graph,
+    so that small crops do not wait for Python. One process only, and no adversary."""
     ema: float = 0.0
     """Decay of an exponential average of θ that is validated and kept; 0: off."""
 
@@ -226,6 +246,7 @@ class TrainConfig:
     model: ModelConfig = ModelConfig()
     posterior: PosteriorConfig = field(default_factory=PosteriorConfig)
     loss: LossConfig = LossConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
     schedule: ScheduleConfig = ScheduleConfig()
     speed: SpeedConfig = SpeedConfig()
     output: OutputConfig = OutputConfig()
@@ -258,6 +279,11 @@ class TrainConfig:
                 "with schedule.mode 'plain'."
             )
         parse_budget(self.schedule.budget)
+        if self.speed.graphs and self.loss.adversarial > 0:
+            raise ConfigError(
+                "speed.graphs replays a step in which nothing but the batch changes; with "
+                "loss.adversarial a discriminator learns in it too. Set speed.graphs = false."
+            )
 
 
 def parse_budget(text: str) -> float | None:

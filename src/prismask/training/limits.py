@@ -23,11 +23,11 @@ class Limit:
 COUNT = Limit("at least 1", lambda number: number >= 1)
 COUNT_OR_NONE = Limit("0 or more", lambda number: number >= 0)
 SHARE = Limit("between 0 and 1", lambda number: 0 <= number <= 1)
+RATE = Limit("above 0, and finite", lambda number: 0 < number < math.inf)
 STRENGTH = Limit("0 or more, and finite", lambda number: 0 <= number < math.inf)
 
 LIMITS: Mapping[str, Limit] = {
     "seed": COUNT_OR_NONE,
-    "data.crop": COUNT,
     "data.native_share": SHARE,
     "data.spectral_gain": STRENGTH,
     "data.collage": SHARE,
@@ -46,14 +46,17 @@ LIMITS: Mapping[str, Limit] = {
     "camera.bend": STRENGTH,
     "loss.adversarial": STRENGTH,
     "loss.beta": STRENGTH,
+    "optimizer.muon_rate": RATE,
+    "optimizer.momentum": Limit("0 or more, and below 1", lambda number: 0 <= number < 1),
+    "optimizer.ramp_steps": COUNT_OR_NONE,
     "schedule.batch": COUNT,
     "schedule.epoch_crops": COUNT,
     "schedule.epochs": COUNT,
     "schedule.warmup_epochs": COUNT_OR_NONE,
     "schedule.theta_epochs": COUNT,
     "schedule.phi_epochs": COUNT_OR_NONE,
-    "schedule.theta_rate": STRENGTH,
-    "schedule.phi_rate": STRENGTH,
+    "schedule.theta_rate": RATE,
+    "schedule.phi_rate": RATE,
     "schedule.halve_every": COUNT,
     "schedule.clip_gradient": STRENGTH,
     "speed.ema": Limit("0 (off) or more, and below 1", lambda number: 0 <= number < 1),
@@ -74,6 +77,8 @@ def check_numbers(values: Mapping[str, Any]) -> None:
         if not limit.fits(value):
             shown = f"{value:g}" if isinstance(value, float) else str(value)
             raise ConfigError(f"{key} is {shown}; it must be {limit.words}.")
+    if min(values["data.crop"]) < 1:
+        raise ConfigError(f"data.crop is {list(values['data.crop'])}; each side is at least 1.")
     for key in RANGES:
         low, high = values[key]
         if not 0 <= low <= high < math.inf:

@@ -19,9 +19,10 @@ from prismask.training.checkpoint import load_checkpoint
 from prismask.training.config import TrainConfig, to_toml
 from prismask.training.data.batches import BatchMaker
 from prismask.training.distributed import World, join_world, leave_world
-from prismask.training.loop import Report, Training, Validate, fit
+from prismask.training.loop import fit
 from prismask.training.setup import Prepared, build_model, prepare
 from prismask.training.state import TrainState, new_state
+from prismask.training.step import Report, Training, Validate
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ def phase_of_epoch(epoch: int, schedule: ScheduleConfig) -> Phase:
 
 
 def rate_factor(epoch: int, progress: float | None, schedule: ScheduleConfig) -> float:
-    """The factor on both learning rates.
+    """The factor on all learning rates.
 
     Without a budget they halve every `halve_every` epochs. With one, `progress` (0 … 1, the share
     of the time that has passed) runs through half a cosine: the rate is down when the time is up.

@@ -67,7 +67,7 @@ def prepare(
     if len(train) < 1 or len(validation) < 1:
         raise ConfigError("training needs at least one training and one validation scene.")
     region = _mask_region(config)
-    size = camera.mask_size((config.data.crop, config.data.crop))
+    size = camera.mask_size(config.data.crop)
     pixels = None if region is None else torch.tensor(region.values, device=device)
     needs_fabricated = region is None or config.masks.fabricated_share > 0
     fabricated = _fabricated(config, size).to(device) if needs_fabricated else None

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Adam
 
 from prismask.models.network import Reconstructor
 from prismask.optics.randomness import seed_of
 from prismask.training.adversary import Adversary
 from prismask.training.config import TrainConfig
+from prismask.training.optimizers import Optimisers, adam, theta_optimisers
 from prismask.training.schedule import Phase
 
 
@@ -20,10 +20,10 @@ class TrainState:
     """Both networks, both optimisers, the average of θ, and the counters."""
 
     model: Reconstructor
-    theta: Adam
-    """Optimiser of the backbone; its moments survive the phases."""
-    phi: Adam | None
-    """Optimiser of the variance network, if there is one to train."""
+    theta: Optimisers
+    """What trains the backbone; its moments survive the phases."""
+    phi: Optimisers | None
+    """What trains the variance network, if there is one to train."""
     average: dict[str, Tensor] | None
     """Exponential average of θ, if asked for."""
     adversary: Adversary | None = None
@@ -40,12 +40,14 @@ class TrainState:
 
 def new_state(model: Reconstructor, config: TrainConfig) -> TrainState:
     """Fresh optimisers around a model that already lies on its device."""
-    fused = next(model.parameters()).device.type == "cuda"
     schedule = config.schedule
-    theta = Adam(model.backbone.parameters(), lr=schedule.theta_rate, fused=fused)
+    # A step that is replayed as a CUDA graph reads its rates from the device.
+    on_device = config.speed.graphs and next(model.parameters()).is_cuda
+    theta = theta_optimisers(model.backbone, config.optimizer, schedule.theta_rate, on_device)
     phi = None
     if model.posterior.is_learned:
-        phi = Adam(model.posterior.parameters(), lr=schedule.phi_rate, fused=fused)
+        rate = schedule.phi_rate
+        phi = Optimisers([(adam(list(model.posterior.parameters()), rate, on_device), rate)])
     average = None
     if config.speed.ema > 0:
         average = {n: p.detach().clone() for n, p in model.backbone.named_parameters()}
@@ -63,29 +65,36 @@ def set_phase(state: TrainState, phase: Phase) -> None:
 
 
 def set_rates(state: TrainState, config: TrainConfig, factor: float) -> None:
-    """All learning rates, scaled alike."""
+    """All learning rates, scaled alike, and lower during the first steps if so configured."""
+    ramp = config.optimizer.ramp_steps
+    factor *= min(1.0, (state.step + 1) / ramp) if ramp else 1.0
     against = None if state.adversary is None else state.adversary.optimiser
-    for optimiser, rate in (
-        (state.theta, config.schedule.theta_rate),
-        (state.phi, config.schedule.phi_rate),
-        (against, config.schedule.theta_rate),
-    ):
-        if optimiser is not None:
-            for group in optimiser.param_groups:
-                group["lr"] = rate * factor
+    for optimisers in (state.theta, state.phi, against):
+        if optimisers is not None:
+            optimisers.set_rates(factor)
+
+
+def share_of_newest(step: int, decay: float) -> float:
+    """How much of the weights after step `step` goes into their average.
+
+    1 − decay in the end; more at the start, so that the random weights are forgotten early.
+    """
+    return 1 - min(decay, (2 + step) / (11 + step))
 
 
 @torch.no_grad()
-def update_average(state: TrainState, decay: float) -> None:
-    """average ← decay · average + (1 − decay) · θ, with a faster start.
-
-    The decay grows with the steps done, so the random start is forgotten early.
-    """
+def update_average(state: TrainState, share: float | Tensor) -> None:
+    """average ← (1 − share) · average + share · θ; the share may lie on the device."""
     if state.average is None:
         return
-    decay = min(decay, (1 + state.step) / (10 + state.step))
+    average = list(state.average.values())
     parameters = [p.detach() for p in state.model.backbone.parameters()]
-    torch._foreach_lerp_(list(state.average.values()), parameters, 1 - decay)
+    if not isinstance(share, Tensor):
+        torch._foreach_lerp_(average, parameters, share)
+        return
+    difference = torch._foreach_sub(parameters, average)
+    torch._foreach_mul_(difference, share)
+    torch._foreach_add_(average, difference)
 
 
 class averaged_weights:

@@ -92,6 +92,10 @@ def _convert(value: Any, hint: Any, origin: str, key: str) -> Any:
         return value
     if hint == tuple[float, float] and isinstance(value, list | tuple) and len(value) == 2:
         return tuple(_convert(v, float, origin, key) for v in value)
+    if hint == tuple[int, int]:
+        both = value if isinstance(value, list | tuple) else (value, value)
+        if len(both) == 2 and all(type(v) is int for v in both):
+            return tuple(both)
     if hint == tuple[float, ...] and isinstance(value, list | tuple):
         return tuple(_convert(v, float, origin, key) for v in value)
     if hint == tuple[str, ...] and isinstance(value, list | tuple):

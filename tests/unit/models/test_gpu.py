@@ -317,6 +317,30 @@ def test_training_learns_pauses_and_goes_on(tmp_path: Path) -> None:
     assert distance(parameters(again), first) < 1e-3, "kept in half precision"
 
 
+def test_a_step_replayed_as_a_graph_learns_what_the_plain_one_does(tmp_path: Path) -> None:
+    from prismask.training.config import read_config
+    from prismask.training.run import train
+
+    changes = ["schedule.epochs=6", "schedule.warmup_epochs=2", "schedule.theta_epochs=2",
+               "schedule.phi_epochs=1", "output.validate_every=0", "output.log_every=1",
+               "speed.ema=0.9", "optimizer.kind=muon", "optimizer.ramp_steps=9", "loss.kind=log",
+               "speed.precision=float32", f'speed.device="{DEVICE.type}"']  # fmt: skip
+    runs = {}
+    for graphs in ("false", "true"):
+        config = read_config(SMOKE, [*changes, f"speed.graphs={graphs}"])
+        with exact():
+            runs[graphs] = train(config, tmp_path / graphs).state
+    assert runs["true"].theta.parts[0].param_groups[0]["lr"].is_cuda
+    first, second = (parameters(state.model) for state in runs.values())
+    # Muon multiplies in bf16 on a GPU and sums come in any order.
+    assert distance(second, first) < 0.02
+    one, other = (_losses(tmp_path / graphs) for graphs in runs)
+    assert max(abs(a - b) for a, b in zip(one, other, strict=True)) < 0.1
+    assert one[-1] < one[0] - 0.5
+    averages = [torch.cat([v.reshape(-1) for v in s.average.values()]) for s in runs.values()]
+    assert distance(averages[1], averages[0]) < 0.02
+
+
 def parameters(model: nn.Module) -> Tensor:
     return torch.cat([p.detach().reshape(-1) for p in model.parameters()]).cpu()
 

@@ -99,6 +99,14 @@ def test_unknown_keys_are_named_with_the_nearest() -> None:
         ({"data": {"scale": [1, float("inf")]}}, r"data\.scale = \[1, inf\]"),
         ({"posterior": {"prior_std": float("nan")}}, "prior_std nan"),
         ({"posterior": {"prior_mean": float("inf")}}, "prior_mean inf"),
+        ({"schedule": {"theta_rate": 0}}, "theta_rate is 0; it must be above 0"),
+        ({"schedule": {"phi_rate": 0}}, "phi_rate is 0; it must be above 0"),
+        ({"optimizer": {"muon_rate": 0}}, "muon_rate is 0; it must be above 0"),
+        ({"optimizer": {"kind": "moun"}}, "optimizer.kind.*muon"),
+        ({"data": {"crop": [8, 0]}}, "each side is at least 1"),
+        ({"data": {"crop": [8, 8, 8]}}, "data.crop"),
+        ({"data": {"crop": [8, 0.5]}}, "data.crop"),
+        ({"speed": {"graphs": True}, "loss": {"adversarial": 0.1}}, "speed.graphs = false"),
     ],
 )
 def test_wrong_values(table: dict[str, object], words: str) -> None:
@@ -130,7 +138,7 @@ def test_impossible_numbers_are_refused(key: str) -> None:
 
 def test_zero_says_none_where_it_may() -> None:
     zeros = {
-        "schedule": {"warmup_epochs": 0, "theta_rate": 0, "phi_rate": 0, "clip_gradient": 0},
+        "schedule": {"warmup_epochs": 0, "clip_gradient": 0},
         "output": {"validate_every": 0, "keep_every": 0},
         "speed": {"ema": 0},
         "loss": {"beta": 0},
@@ -156,7 +164,7 @@ def test_bases_are_merged_in_order(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text("base = ['a.toml', 'b.toml']\n[data]\ncrop = 9\n")
     config = read_config(tmp_path / "c.toml")
     assert (config.name, config.schedule.batch, config.schedule.epochs) == ("a", 3, 7)
-    assert config.data.crop == 9
+    assert config.data.crop == (9, 9)
     (tmp_path / "d.toml").write_text("base = 'd.toml'\n")
     with pytest.raises(ConfigError, match="its own base"):
         read_config(tmp_path / "d.toml")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -34,7 +35,7 @@ def plan(turn: int = 0, flip: float = 1.0, scale: float = 1.0, brightness: float
 @pytest.mark.parametrize("turn", [0, 1, 2, 3])
 @pytest.mark.parametrize("flip", [1.0, -1.0])
 def test_native_crops_are_pixel_for_pixel(turn: int, flip: float) -> None:
-    bank = SceneBank(scenes(), 8, 1.0)
+    bank = SceneBank(scenes(), (8, 8), 1.0)
     cut = bank.cut(plan(turn, flip))[0]
     source = scenes()[2, :, 6:14, 4:12]  # floor(0.5·13), floor(0.25·19)
     candidates = {
@@ -47,8 +48,33 @@ def test_native_crops_are_pixel_for_pixel(turn: int, flip: float) -> None:
     assert matches[0][1] is (flip < 0)
 
 
+@pytest.mark.parametrize("turn", [0, 1, 2, 3])
+def test_wide_crops_lie_along_either_axis_of_the_scene(turn: int) -> None:
+    bank = SceneBank(scenes(), (6, 10), 1.0)
+    cut = bank.cut(plan(turn))[0]
+    assert cut.shape[1:] == (6, 10)
+    height, width = (6, 10) if turn % 2 == 0 else (10, 6)
+    row, column = int(0.5 * (20 - height + 1)), int(0.25 * (26 - width + 1))
+    source = scenes()[2, :, row : row + height, column : column + width]
+    turned = [torch.rot90(source, k, (1, 2)) for k in range(4)]
+    fits = [
+        k
+        for k in range(4)
+        if turned[k].shape == cut.shape and torch.allclose(turned[k], cut, atol=1e-4)
+    ]
+    assert len(fits) == 1
+
+
+@pytest.mark.parametrize("corner", [0.0, 1 - 1e-6])
+def test_native_crops_reach_the_first_and_the_last_row_and_column(corner: float) -> None:
+    whole = replace(plan(), place=torch.tensor([[corner, corner]]))
+    cut = SceneBank(scenes(), (8, 8), 1.0).cut(whole)[0]
+    expected = scenes()[2, :, :8, :8] if corner == 0 else scenes()[2, :, -8:, -8:]
+    assert torch.allclose(cut, expected, atol=1e-4)
+
+
 def test_all_eight_orientations_differ() -> None:
-    bank = SceneBank(scenes(), 8, 1.0)
+    bank = SceneBank(scenes(), (8, 8), 1.0)
     cuts = [bank.cut(plan(t, f)) for t in range(4) for f in (1.0, -1.0)]
     for i, one in enumerate(cuts):
         assert all(not torch.allclose(one, other, atol=1e-3) for other in cuts[:i])
@@ -56,7 +82,7 @@ def test_all_eight_orientations_differ() -> None:
 
 def test_enlarging_keeps_a_linear_ramp_linear() -> None:
     ramp = torch.arange(24.0).expand(1, 4, 24, 24)
-    cut = SceneBank(ramp, 8, 1.0).cut(
+    cut = SceneBank(ramp, (8, 8), 1.0).cut(
         CropPlan(
             torch.tensor([0]), torch.tensor([2.0]), torch.tensor([[0.5, 0.5]]),
             torch.tensor([0]), torch.ones(1), torch.ones(1), torch.zeros(1, 3),
@@ -72,7 +98,7 @@ def test_shrinking_averages() -> None:
     board = torch.ones(1, 1, 16, 16)
     board[..., ::2, ::2] = 0
     board[..., 1::2, 1::2] = 0
-    bank = SceneBank(board, 8, 0.5)
+    bank = SceneBank(board, (8, 8), 0.5)
     cut = bank.cut(
         CropPlan(
             torch.tensor([0]), torch.tensor([0.5]), torch.zeros(1, 2),
@@ -84,10 +110,10 @@ def test_shrinking_averages() -> None:
 
 def test_a_lamp_recolours_smoothly_and_only_when_asked() -> None:
     grey = torch.full((1, 12, 16, 16), 0.5)
-    bank = SceneBank(grey, 8, 1.0)
-    plain = draw_plan(300, 1, DataConfig(crop=8), torch.Generator().manual_seed(0))
+    bank = SceneBank(grey, (8, 8), 1.0)
+    plain = draw_plan(300, 1, DataConfig(crop=(8, 8)), torch.Generator().manual_seed(0))
     assert torch.allclose(bank.cut(plain), torch.tensor(0.5))
-    lit = DataConfig(crop=8, spectral_gain=0.2)
+    lit = DataConfig(crop=(8, 8), spectral_gain=0.2)
     spectra = bank.cut(draw_plan(300, 1, lit, torch.Generator().manual_seed(0))).mean((2, 3)).log()
     # three independent cosines of spread 0.2 have a mean square of 3 · 0.2² / 2 over the spectrum
     assert float(spectra.sub(math.log(0.5)).square().mean().sqrt()) == pytest.approx(0.245, rel=0.1)
@@ -98,8 +124,8 @@ def test_a_lamp_recolours_smoothly_and_only_when_asked() -> None:
 def test_bounds_are_kept() -> None:
     """Whatever is drawn, a crop shows only its own scene."""
     marked = torch.arange(1.0, 4.0)[:, None, None, None].expand(3, 2, 16, 16).contiguous()
-    config = DataConfig(crop=8, scale=(0.5, 2.0), native_share=0.3)
-    bank = SceneBank(marked, 8, 0.5)
+    config = DataConfig(crop=(8, 8), scale=(0.5, 2.0), native_share=0.3)
+    bank = SceneBank(marked, (8, 8), 0.5)
     drawn = draw_plan(200, 3, config, torch.Generator().manual_seed(0))
     cut = bank.cut(drawn)
     expected = (drawn.scene + 1.0)[:, None, None, None].expand_as(cut)
@@ -110,7 +136,7 @@ def test_bounds_are_kept() -> None:
 
 def test_too_small_scenes_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"needs scenes of 64 px.*20×26"):
-        SceneBank(scenes(), 32, 0.5)
+        SceneBank(scenes(), (32, 32), 0.5)
     with pytest.raises(ConfigError, match="does not fit into the training region"):
         MaskSource(torch.rand(8, 8), None, (9, 8), MaskConfig())
 
@@ -118,9 +144,9 @@ def test_too_small_scenes_are_refused() -> None:
 def maker(part: slice, changes: dict[str, float] | None = None, **options: object) -> BatchMaker:
     camera = CASSI.from_step(4)
     masks = MaskConfig(**options)  # type: ignore[arg-type]  # only tests pass them on by name
-    data = DataConfig(crop=8, noise_std=(0.0, 0.05), **(changes or {}))  # type: ignore[arg-type]
+    data = DataConfig(crop=(8, 8), noise_std=(0.0, 0.05), **(changes or {}))  # type: ignore[arg-type]
     source = MaskSource(torch.rand(12, 14, generator=torch.Generator().manual_seed(1)), None, (8, 8), masks)  # fmt: skip # noqa: E501
-    return BatchMaker(SceneBank(scenes(), 8, 1.0), source, camera, data, 7, 6, part)
+    return BatchMaker(SceneBank(scenes(), (8, 8), 1.0), source, camera, data, 7, 6, part)
 
 
 @pytest.mark.parametrize("per", ["batch", "sample"])

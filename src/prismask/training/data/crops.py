@@ -68,17 +68,19 @@ def draw_plan(count: int, scenes: int, config: DataConfig, generator: torch.Gene
 class SceneBank:
     """Scenes `(N, C, H, W)` resident on a device."""
 
-    def __init__(self, scenes: Tensor, crop: int, smallest_scale: float) -> None:
+    def __init__(self, scenes: Tensor, crop: tuple[int, int], smallest_scale: float) -> None:
         check_shape(scenes, ("N", "C", "H", "W"), "scenes")
         self.count, self.bands, self.height, self.width = scenes.shape
         self.crop = crop
         if smallest_scale < 0.5:
             raise ConfigError(f"data.scale starts at {smallest_scale:g}; the smallest is 0.5.")
-        needed = crop / min(smallest_scale, 1.0)
+        # Turned by a quarter, either side can lie along either axis.
+        needed = max(crop) / min(smallest_scale, 1.0)
         if needed > min(self.height, self.width):
             raise ConfigError(
-                f"a crop of {crop} px at scale {smallest_scale:g} needs scenes of {needed:.0f} px; "
-                f"these are {self.height}×{self.width}. Use a smaller data.crop or larger scale."
+                f"a crop of {crop[0]}×{crop[1]} px at scale {smallest_scale:g} needs scenes of "
+                f"{needed:.0f} px; these are {self.height}×{self.width}. Use a smaller data.crop "
+                "or a larger data.scale."
             )
         # Two levels, stacked along the height: grid_sample then takes every scene from one image.
         self._full = scenes.transpose(0, 1).reshape(1, self.bands, -1, self.width)
@@ -96,7 +98,7 @@ class SceneBank:
 
     @torch.no_grad()
     def cut(self, plan: CropPlan) -> Tensor:
-        """The crops of a plan, `(B, C, crop, crop)`.
+        """The crops of a plan, `(B, C, *crop)`.
 
         Enlarging samples the full scenes, shrinking those averaged 2×2 (at twice the scale), so
         fine texture does not alias.
@@ -104,9 +106,7 @@ class SceneBank:
         if self._half is None:
             return self._cut(self._full, plan, (self.height, self.width), plan.scale)
         shrink = plan.scale < 1
-        crops = torch.empty(
-            len(plan.scale), self.bands, self.crop, self.crop, device=self._full.device
-        )
+        crops = torch.empty(len(plan.scale), self.bands, *self.crop, device=self._full.device)
         for level, chosen, factor in ((self._full, ~shrink, 1), (self._half, shrink, 2)):
             rows = chosen.nonzero()[:, 0]
             if len(rows):
@@ -118,21 +118,23 @@ class SceneBank:
 
     def _cut(self, image: Tensor, plan: CropPlan, size: tuple[int, int], scale: Tensor) -> Tensor:
         height, width = size
-        reach = (self.crop - 1) / scale  # from the first to the last sampled position
-        free = torch.stack([height - 1 - reach, width - 1 - reach], 1)
+        # From the first to the last sampled position, along the rows and columns of the scene.
+        sides = torch.tensor([self.crop, self.crop[::-1]])[plan.turn % 2]
+        reach = (sides - 1) / scale[:, None]
+        free = torch.tensor([height - 1, width - 1]) - reach
         # At scale 1 positions fall on whole pixels, so nothing is interpolated. At any other they
         # keep half a pixel from the border: beyond it lies another scene.
         whole = (plan.place * (free + 1)).floor().minimum(free)
         first = torch.where((scale == 1)[:, None], whole, plan.place * free) + 0.5
-        centre = first + reach[:, None] / 2
+        centre = first + reach / 2
         matrix = _turn_matrix(plan.turn, plan.flip) / scale[:, None, None]
         # float64 until the end: a row among all stacked scenes is a large number.
         row = centre[:, 0].double() + (plan.scene * height).double()
         gain = plan.brightness[:, None] * torch.exp(plan.light @ cosines(self.bands))
         numbers = [matrix.reshape(-1, 4), row[:, None], centre[:, 1:], gain]
         packed = to_device(torch.cat([n.double() for n in numbers], 1).float(), image.device)
-        steps = torch.arange(self.crop, device=image.device) - (self.crop - 1) / 2
-        rows, columns = torch.meshgrid(steps, steps, indexing="ij")
+        steps = [torch.arange(n, device=image.device) - (n - 1) / 2 for n in self.crop]
+        rows, columns = torch.meshgrid(*steps, indexing="ij")
         turned = packed[:, :4].reshape(-1, 2, 2)
         at_row = turned[:, 0, 0, None, None] * rows + turned[:, 0, 1, None, None] * columns
         at_column = turned[:, 1, 0, None, None] * rows + turned[:, 1, 1, None, None] * columns
