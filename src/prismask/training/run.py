@@ -62,6 +62,8 @@ def train(
     if world.size > 1 and device.type == "cuda":
         device = choose_device("cuda", world.local_rank)
         torch.cuda.set_device(device)
+    # Every step has the same sizes, so cuDNN may time its kernels once and keep the fastest.
+    benchmark, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
     try:
         place = None if folder is None else Path(folder)
         earlier = _taken_up(place) if resume else None
@@ -87,6 +89,7 @@ def train(
         )
         finished = fit(state, run)
     finally:
+        torch.backends.cudnn.benchmark = benchmark
         leave_world()
     return Outcome(state, finished, place)
 
