@@ -40,6 +40,10 @@ class OutputExistsError(PrismaskError, FileExistsError):
     """The output exists already and nobody allowed overwriting it."""
 
 
+class FolderInUseError(PrismaskError, OSError):
+    """Another run is writing into the folder right now."""
+
+
 class WriteFailedError(PrismaskError, OSError):
     """The output could not be written (full disk, no permission); what was there is untouched."""
 

@@ -23,6 +23,7 @@ from tiny_training import MUON, tiny_config
 from prismask.errors import (
     ConfigError,
     DivergedError,
+    FolderInUseError,
     OutputExistsError,
     PrismaskError,
     WeightsError,
@@ -32,11 +33,13 @@ from prismask.inference.engine.frame import Engine
 from prismask.inference.methods.network import NetworkMethod
 from prismask.models.catalogue import load_model
 from prismask.models.inputs import network_scale
+from prismask.models.sealed import read_sealed, write_sealed
 from prismask.models.trained import trained_camera
 from prismask.models.weights import load_weights, save_weights
 from prismask.optics.camera import CASSI
 from prismask.training import run
 from prismask.training import step as training_step
+from prismask.training.checkpoint import FORMAT as CHECKPOINT_FORMAT
 from prismask.training.checkpoint import load_checkpoint, save_checkpoint
 from prismask.training.config import TrainConfig, with_changes
 from prismask.training.run import _batches, train
@@ -364,17 +367,59 @@ def test_a_finished_run_is_not_validated_again(tmp_path: Path) -> None:
     assert [line["step"] for line in lines if line["event"] == "validation"] == [8]
 
 
-def test_a_checkpoint_that_does_not_say_when_it_was_validated_is_read(tmp_path: Path) -> None:
-    """As those written by earlier versions."""
+@pytest.mark.slow
+def test_a_second_training_in_the_same_folder_is_told_who_holds_it(tmp_path: Path) -> None:
+    long = tiny_config(schedule={"epochs": 100_000})
+    path = write_config(tmp_path, long)
+    command = [sys.executable, "-m", "prismask.training", str(path), "--out", str(tmp_path / "run")]
+    first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "run" / "checkpoint.safetensors").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    told = rf"a training of process {first.pid} on .*, running since"
+    with pytest.raises(FolderInUseError, match=told):
+        train(long, tmp_path / "run", resume=True)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    assert not train(long, tmp_path / "run", resume=True, stop_after=1e-9).finished
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"step": -5}, "claims -5 steps"),
+        ({"step": 10**9}, "claims 1000000000 steps"),
+        ({"step": "many"}, "lacks a counter"),
+        ({"validated_at": 99}, "a validation at step 99"),
+        ({"seconds": -1.0}, "claims -1 seconds"),
+        ({"seconds": math.inf}, "claims inf seconds"),
+        ({"best_score": "nan"}, "best score of nan"),
+    ],
+)
+def test_counters_that_cannot_be_true_are_refused(
+    tmp_path: Path, facts: dict[str, Any], words: str
+) -> None:
+    """Also where the file is sealed: whoever wrote it may have been wrong."""
     config = tiny_config(schedule={"epochs": 1})
-    path = tmp_path / "run" / "checkpoint.safetensors"
-    train(config, tmp_path / "run")
+    train(config, tmp_path)
+    path = tmp_path / "checkpoint.safetensors"
+    record, tensors = read_sealed(path, CHECKPOINT_FORMAT, "checkpoint")
+    write_sealed(path, tensors, {**record, **facts}, overwrite=True)
+    with pytest.raises(WeightsError, match=words):
+        train(config, tmp_path, resume=True)
+
+
+def test_an_edited_checkpoint_is_refused(tmp_path: Path) -> None:
+    config = tiny_config(schedule={"epochs": 1})
+    train(config, tmp_path)
+    path = tmp_path / "checkpoint.safetensors"
     with safe_open(path, framework="pt") as file:
         facts = json.loads(file.metadata()["prismask"])
-    del facts["validated_at"]
+    facts["seconds"] = 0.0
     save_file(load_file(path), path, metadata={"prismask": json.dumps(facts)})
-    state = train(config, tmp_path / "run", resume=True).state
-    assert (state.step, state.validated_at) == (4, -1)
+    with pytest.raises(WeightsError, match=r"checkpoint\.safetensors is damaged or was edited"):
+        train(config, tmp_path, resume=True)
 
 
 def test_a_validation_that_fails_does_not_take_the_training_with_it(tmp_path: Path) -> None:

@@ -1,29 +1,27 @@
 """Weights as safetensors with a record of what they are. No pickle is ever loaded.
 
-The record travels in the file's own header under the key `prismask`: architecture, bands,
-wavelengths, step, mask set, data, protocol, scores with their convention, licence note, and a
-SHA-256 over names and values, so a damaged or edited file is recognised.
+The record travels in the file's own header (`models.sealed`): architecture, bands, wavelengths,
+step, mask set, data, protocol, scores with their convention, licence note, and two SHA-256, so that
+a damaged or edited file is recognised.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
 
 from prismask.errors import DataMissingError, WeightsError
 from prismask.models.network import Reconstructor
 from prismask.models.registry import backbone, from_record
-from prismask.scenes.atomic import write_beside
+from prismask.models.sealed import read_sealed, read_sealed_record, tensors_hash, write_sealed
 
-FORMAT = "prismask-weights-1"
+__all__ = ["fill_from", "load_weights", "read_record", "save_weights", "tensors_hash"]
+
+FORMAT = "prismask-weights-2"
 ARCHITECTURE = ("backbone", "bands", "inputs", "options", "posterior")
 """The part of a record that says which network the tensors belong to."""
 
@@ -46,33 +44,20 @@ def save_weights(
         **{key: model.record[key] for key in ARCHITECTURE},
         "format": FORMAT,
         "dtype": str(dtype).removeprefix("torch."),
-        "sha256": tensors_hash(tensors),
     }
-    with write_beside(Path(path), overwrite=overwrite) as beside:
-        save_file(tensors, str(beside), metadata={"prismask": json.dumps(complete)})
-    return complete
+    return write_sealed(Path(path), tensors, complete, overwrite=overwrite)
 
 
 def read_record(path: Path | str) -> dict[str, Any]:
     """The record of a weights file, without its tensors."""
-    with _opened(Path(path)) as file:
-        text = (file.metadata() or {}).get("prismask")
-    if text is None:
-        raise WeightsError(
-            f"{path} is a safetensors file without a Prismask record: "
-            "it was not written by `prismask train` or `save_weights`."
-        )
-    record: dict[str, Any] = json.loads(text)
-    if record.get("format") != FORMAT:
-        raise WeightsError(f"{path} has format {record.get('format')!r}; this reads {FORMAT!r}.")
-    return record
+    return read_sealed_record(_present(Path(path)), FORMAT, "weights file")
 
 
 def load_weights(path: Path | str) -> Reconstructor:
     """Build the network a weights file describes and fill it; `model.record` is the file's."""
     path = Path(path)
     record, tensors = _read(path)
-    model = from_record(record)
+    model = _built(record, path)
     _fill(model, tensors, path)
     model.record = record
     return model.eval()
@@ -124,25 +109,19 @@ def _widened(value: Tensor, like: Tensor) -> Tensor:
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Record and tensors of a file, checked against each other."""
-    record = read_record(path)
-    missing = [key for key in (*ARCHITECTURE, "sha256") if key not in record]
+    record, tensors = read_sealed(_present(path), FORMAT, "weights file")
+    missing = [key for key in ARCHITECTURE if key not in record]
     if missing:
         raise WeightsError(f"the record of {path} lacks {', '.join(missing)}.")
-    with _opened(path) as file:
-        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    if tensors_hash(tensors) != record["sha256"]:
-        raise WeightsError(f"{path} is damaged: its values do not match its record's SHA-256.")
     return record, tensors
 
 
-def tensors_hash(tensors: dict[str, Tensor]) -> str:
-    """SHA-256 over names, shapes, dtypes and bytes, in name order."""
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        value = tensors[name].detach().cpu().contiguous()
-        digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
-        digest.update(value.reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+def _built(record: dict[str, Any], path: Path) -> Reconstructor:
+    """The network a record describes; one that describes none is told by the file's name."""
+    try:
+        return from_record(record)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise WeightsError(f"the record of {path} describes no network: {error}") from error
 
 
 def _fill(model: Reconstructor, tensors: dict[str, Tensor], path: Path) -> None:
@@ -158,12 +137,9 @@ def _fill(model: Reconstructor, tensors: dict[str, Tensor], path: Path) -> None:
     model.load_state_dict({name: value.float() for name, value in tensors.items()})
 
 
-def _opened(path: Path) -> Any:
+def _present(path: Path) -> Path:
     if not path.is_file():
         raise DataMissingError(
             f"no weights file at {path}. Give a path, or a name from `prismask models`."
         )
-    try:
-        return safe_open(str(path), framework="pt")
-    except (SafetensorError, OSError) as error:
-        raise WeightsError(f"{path} is not a readable safetensors file: {error}") from error
+    return path

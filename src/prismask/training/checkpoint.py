@@ -7,24 +7,23 @@ they depend on the seed and the step alone.
 
 from __future__ import annotations
 
-import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from prismask.errors import WeightsError
-from prismask.models.weights import tensors_hash
-from prismask.scenes.atomic import write_beside
+from prismask.models.sealed import read_sealed, write_sealed
 from prismask.training.config import TrainConfig, difference, from_table
 from prismask.training.optimizers import Optimisers
 from prismask.training.state import TrainState
 
-FORMAT = "prismask-checkpoint-1"
+FORMAT = "prismask-checkpoint-2"
+MOST_STEPS = 100_000_000
+"""More steps than any training has made; a checkpoint that claims more is not believed."""
 FREE_TO_CHANGE = ("output.", "speed.device", "speed.compile", "speed.graphs", "data.folder")
 """Keys that may differ between a checkpoint and the run that takes it up."""
 
@@ -50,23 +49,25 @@ def save_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
         "seconds": state.seconds,
         "best_score": repr(state.best_score),
         "validated_at": state.validated_at,
-        "sha256": tensors_hash(tensors),
     }
-    with write_beside(path, overwrite=True) as beside:
-        save_file(tensors, str(beside), metadata={"prismask": json.dumps(facts)})
+    write_sealed(path, tensors, facts, overwrite=True)
 
 
 def load_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
     """Fill `state` from a checkpoint of the same configuration; refuse any other."""
-    facts, tensors = _read(path)
-    before = from_table(facts["config"], str(path))
+    facts, tensors = read_sealed(path, FORMAT, "checkpoint")
+    before = from_table(facts.get("config", {}), str(path))
     changed = [d for d in difference(before, config) if not d.startswith(FREE_TO_CHANGE)]
     if changed:
         raise WeightsError(
             f"{path} belongs to another configuration: {'; '.join(changed[:6])}. "
             "Resume with the configuration it was made with, or start in a new folder."
         )
-    state.model.load_state_dict(_part(tensors, "model/"))
+    step, seconds, best_score, validated_at = _counters(facts, path)
+    try:
+        state.model.load_state_dict(_part(tensors, "model/"))
+    except RuntimeError as error:
+        raise WeightsError(f"{path} does not hold the network it names: {error}") from error
     if state.average is not None:
         for name, value in _part(tensors, "average/").items():
             state.average[name].copy_(value)
@@ -76,26 +77,22 @@ def load_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
     if (adversary := state.adversary) is not None:
         adversary.network.load_state_dict(_part(tensors, "judge/"))
         _fill_optimiser("against", adversary.optimiser, adversary.network, tensors)
-    state.step = int(facts["step"])
-    state.seconds = float(facts["seconds"])
-    state.best_score = float(facts["best_score"])
-    # Checkpoints written before it was kept lack it: one validation is done again then.
-    state.validated_at = int(facts.get("validated_at", -1))
+    state.step, state.seconds = step, seconds
+    state.best_score, state.validated_at = best_score, validated_at
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _counters(facts: dict[str, Any], path: Path) -> tuple[int, float, float, int]:
+    """Steps, seconds, best score and the step of the last validation, if they can be true."""
     try:
-        with safe_open(str(path), framework="pt") as file:
-            text = (file.metadata() or {}).get("prismask", "{}")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise WeightsError(f"{path} is damaged or no checkpoint: {error}") from error
-    facts: dict[str, Any] = json.loads(text)
-    if facts.get("format") != FORMAT:
-        raise WeightsError(f"{path} is not a checkpoint of this version ({FORMAT}).")
-    if tensors_hash(tensors) != facts["sha256"]:
-        raise WeightsError(f"{path} is damaged: its values do not match its SHA-256.")
-    return facts, tensors
+        step, validated_at = int(facts["step"]), int(facts["validated_at"])
+        seconds, best_score = float(facts["seconds"]), float(facts["best_score"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise WeightsError(f"{path} lacks a counter that is a number: {error}.") from error
+    if not 0 <= step <= MOST_STEPS or not -1 <= validated_at <= step:
+        raise WeightsError(f"{path} claims {step} steps and a validation at step {validated_at}.")
+    if not 0 <= seconds < math.inf or math.isnan(best_score):
+        raise WeightsError(f"{path} claims {seconds:g} seconds and a best score of {best_score}.")
+    return step, seconds, best_score, validated_at
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ import torch
 from prismask.errors import ConfigError, OutputExistsError
 from prismask.models.devices import choose_device
 from prismask.optics.randomness import seed_of
+from prismask.parallel.ownership import owned
 from prismask.scenes.atomic import write_beside
 from prismask.training.checkpoint import load_checkpoint
 from prismask.training.config import TrainConfig, to_toml
@@ -66,28 +67,29 @@ def train(
     benchmark, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
     try:
         place = None if folder is None else Path(folder)
-        earlier = _taken_up(place) if resume else None
-        prepared = prepare(config, device, earlier)
-        part = world.part(config.schedule.batch)
-        training = _batches(config, prepared, prepared.train_scenes, "training", part)
-        validation = _batches(config, prepared, prepared.validation_scenes, "validation", part)
-        state = new_state(build_model(config, device, fresh=earlier is None), config)
-        # Everything that can be wrong with the configuration was looked at; now leave traces.
-        _open_folder(place, config, prepared, state, resume, world)
-        run = Training(
-            config=config,
-            camera=prepared.moving,
-            training=training,
-            validation=validation,
-            device=device,
-            world=world,
-            folder=place,
-            validate=make_validate(config, prepared) if make_validate else None,
-            report=report,
-            record=prepared.record,
-            stop_after=stop_after,
-        )
-        finished = fit(state, run)
+        with owned(place if world.is_first else None, "a training"):
+            earlier = _taken_up(place) if resume else None
+            prepared = prepare(config, device, earlier)
+            part = world.part(config.schedule.batch)
+            training = _batches(config, prepared, prepared.train_scenes, "training", part)
+            validation = _batches(config, prepared, prepared.validation_scenes, "validation", part)
+            state = new_state(build_model(config, device, fresh=earlier is None), config)
+            # Everything that can be wrong with the configuration was looked at; now leave traces.
+            _open_folder(place, config, prepared, state, resume, world)
+            run = Training(
+                config=config,
+                camera=prepared.moving,
+                training=training,
+                validation=validation,
+                device=device,
+                world=world,
+                folder=place,
+                validate=make_validate(config, prepared) if make_validate else None,
+                report=report,
+                record=prepared.record,
+                stop_after=stop_after,
+            )
+            finished = fit(state, run)
     finally:
         torch.backends.cudnn.benchmark = benchmark
         leave_world()

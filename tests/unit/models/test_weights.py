@@ -6,12 +6,14 @@ import json
 import pickle
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from prismask.errors import DataMissingError, OutputExistsError, WeightsError
 from prismask.models.registry import create_model
+from prismask.models.sealed import write_sealed
 from prismask.models.weights import load_weights, read_record, save_weights
 
 
@@ -48,9 +50,47 @@ def test_existing_file_is_kept(saved: Path) -> None:
 
 
 def _with_record(path: Path, change: dict[str, object]) -> None:
-    record = {**read_record(path), **change}
-    tensors = load_file(path)
-    save_file(tensors, path, metadata={"prismask": json.dumps(record)})
+    """A file whose seal is whole, whatever its record says."""
+    write_sealed(path, load_file(path), {**read_record(path), **change}, overwrite=True)
+
+
+@pytest.mark.parametrize("change", [{"name": "other"}, {"interval": {"scale": -1}}, {"bands": 5}])
+def test_an_edited_record_is_refused(saved: Path, change: dict[str, object]) -> None:
+    record = {**read_record(saved), **change}
+    save_file(load_file(saved), saved, metadata={"prismask": json.dumps(record)})
+    for read in (read_record, load_weights):
+        with pytest.raises(WeightsError, match=r"w\.safetensors is damaged or was edited"):
+            read(saved)
+
+
+def test_no_flipped_bit_is_accepted(saved: Path) -> None:
+    """Anywhere in the file: its length, the header with the record, the values."""
+    data = saved.read_bytes()
+    header = 8 + int.from_bytes(data[:8], "little")
+    numbers = np.random.default_rng(0)
+    places = [*numbers.integers(0, header, 150), *numbers.integers(header, len(data), 50)]
+    for place in places:
+        damaged = bytearray(data)
+        damaged[place] ^= 1 << int(numbers.integers(8))
+        saved.write_bytes(bytes(damaged))
+        with pytest.raises(WeightsError, match=r"w\.safetensors"):
+            load_weights(saved)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"options": 3}, {"options": {"wdith": 8}}, {"bands": "many"}, {"bands": -1},
+        {"posterior": None}, {"posterior": {"kind": "gst", "initial_std": "x"}},
+        {"inputs": ["nothing"]}, {"inputs": 4}, {"backbone": ["srn"]}, {"backbone": "\ud800"},
+    ],
+)  # fmt: skip
+def test_records_that_describe_no_network_are_refused_by_name(
+    saved: Path, change: dict[str, object]
+) -> None:
+    _with_record(saved, change)
+    with pytest.raises(WeightsError, match=r"w\.safetensors"):
+        load_weights(saved)
 
 
 def test_damage_is_noticed(saved: Path) -> None:
