@@ -103,7 +103,7 @@ class Stepper:
         self.state = state
         self.run = run
         self.phase: Phase | None = None
-        self.wants_noise = "noise" in state.model.inputs
+        self.wants_noise = state.model.wants_noise
         speed = run.config.speed
         on_gpu = run.device.type == "cuda"
         self.half = speed.precision == "bf16" or (speed.precision == "auto" and on_gpu)
@@ -126,7 +126,7 @@ class Stepper:
         with torch.autocast(self.run.device.type, torch.bfloat16, enabled=self.half):
             mask, mask_std = self._shown_mask(batch, batches, phase)
             noise = batch.noise if self.wants_noise else None
-            estimate, loss = self.loss_of(batch.measurement, mask, batch.cube, noise)
+            estimate, loss = self.loss_of(batch.measurement, mask, batch.cube, noise, batch.camera)
         total = loss + self._objection(estimate, batch, phase)
         if phase == "phi" and mask_std is not None:
             settings = self.run.config.loss
@@ -138,11 +138,16 @@ class Stepper:
         return {"loss": loss.detach(), **_range_of(mask_std)}
 
     def _loss_of(
-        self, measurement: Tensor, mask: Tensor, cube: Tensor, noise: Tensor | None
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        cube: Tensor,
+        noise: Tensor | None,
+        camera: CASSI,
     ) -> tuple[Tensor | None, Tensor]:
         """ℓ, and the cubes where an adversary wants to see them: a second output of a compiled
         graph would cost a gradient of zeros in every step."""
-        estimate = self.state.model.reconstruct(measurement, mask, self.run.camera, noise)
+        estimate = self.state.model.reconstruct(measurement, mask, camera, noise)
         loss = reconstruction_loss(estimate, cube, self.run.config.loss.kind)
         return (None if self.state.adversary is None else estimate), loss
 
@@ -151,13 +156,13 @@ class Stepper:
         adversary = self.state.adversary
         if adversary is None or estimate is None or phase == "phi":
             return 0.0
-        objection = adversary.objection(estimate, batch.measurement, self.run.camera)
+        objection = adversary.objection(estimate, batch.measurement, batch.camera)
         return self.run.config.loss.adversarial * objection
 
     def _teach_adversary(self, estimate: Tensor | None, batch: Batch, phase: Phase) -> None:
         adversary = self.state.adversary
         if adversary is not None and estimate is not None and phase != "phi":
-            seen = (batch.measurement, self.run.camera)
+            seen = (batch.measurement, batch.camera)
             adversary.learn(estimate.detach(), batch.cube, *seen, self.run.world)
 
     def _mask_std_of(self, mask: Tensor, learned: bool) -> Tensor:

@@ -8,6 +8,10 @@ from torch import Tensor
 from prismask.errors import ConfigError
 from prismask.optics.variation import Variation, vary
 from prismask.training.config import MaskConfig
+from prismask.training.data.crops import to_device
+
+OPEN = 0.5
+"""Transmission above which a pixel of a binary mask is open."""
 
 
 class MaskSource:
@@ -47,7 +51,8 @@ class MaskSource:
         masks = torch.stack([planes[p, r : r + height, c : c + width] for p, r, c in places])[
             :, None
         ]
-        return vary(masks, device) if self.config.vary else masks
+        varied = vary(masks, device) if self.config.vary else masks
+        return self._sharpened(varied, host) if self.config.binary_share > 0 else varied
 
     def calibrated(self, masks: Tensor, device: torch.Generator) -> Tensor:
         """What people believe the masks to be: each a little beside its place."""
@@ -55,6 +60,12 @@ class MaskSource:
             turns=False, mirrors=False, shift=self.config.calibration_error, gamma=1.0, gain=0.0
         )
         return vary(masks, device, beside)
+
+    def _sharpened(self, masks: Tensor, host: torch.Generator) -> Tensor:
+        """A share of the masks with their pixels open or closed, as an ideal aperture's."""
+        numbers = torch.rand(len(masks), 1, 1, 1, generator=host)
+        is_binary = to_device(numbers < self.config.binary_share, masks.device)
+        return torch.where(is_binary, (masks > OPEN).to(masks.dtype), masks)
 
     def _planes(self, number: float) -> Tensor:
         if self.region is None:

@@ -1,0 +1,71 @@
+"""Training behind masks that are not what they are told to be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tiny_training import tiny_config
+
+from prismask.training.data.batches import Batch
+from prismask.training.run import _batches, train
+from prismask.training.setup import prepare
+
+FAULTS = {"fault_share": 0.7, "dispersion_share": 0.5, "per": "sample"}
+LUMEN = {"backbone": "lumen", "options": {"width": 8, "stages": 2, "cosines": 8}}
+PLAIN = {"mode": "plain", "epochs": 2, "warmup_epochs": 0}
+
+
+def batch_of(step: int, part: slice = slice(0, 4), **tables: dict[str, Any]) -> Batch:
+    config = tiny_config(**tables)
+    prepared = prepare(config, torch.device("cpu"))
+    return _batches(config, prepared, prepared.train_scenes, "training", part).make(step)
+
+
+def test_without_faults_nothing_is_told_and_the_mask_is_true() -> None:
+    batch = batch_of(3)
+    assert batch.mask_std is None
+    assert batch.true_mask is batch.mask or torch.equal(batch.true_mask, batch.mask)
+
+
+@pytest.mark.parametrize("camera", [{}, {"spread": [0.6, 1.1]}, {"design": "dual"}])
+def test_the_light_is_that_of_the_true_mask(camera: dict[str, Any]) -> None:
+    masks = {**FAULTS, "dispersion_share": 0.0}
+    tables = {"masks": masks, "camera": {"bands": 4, **camera}, "data": {"noise_std": [0, 0]}}
+    for step in range(3):
+        batch = batch_of(step, **tables)
+        assert batch.mask_std is not None
+        assert batch.mask_std.shape[0] == batch.mask.shape[0] == batch.true_mask.shape[0] == 4
+        expected = batch.camera.forward(batch.cube, batch.true_mask)
+        torch.testing.assert_close(batch.measurement, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_cubes_and_noise_stay_the_same_with_faults() -> None:
+    right, wrong = batch_of(5), batch_of(5, masks={"fault_share": 0.7})
+    assert torch.equal(right.cube, wrong.cube)
+    assert right.measurement.shape == wrong.measurement.shape
+    assert not torch.equal(right.measurement, wrong.measurement)
+
+
+def test_every_process_takes_its_part_of_one_batch() -> None:
+    whole = batch_of(2, masks=FAULTS)
+    for part in (slice(0, 2), slice(2, 4)):
+        mine = batch_of(2, part, masks=FAULTS)
+        for name in ("cube", "measurement", "mask", "true_mask", "mask_std", "noise"):
+            torch.testing.assert_close(getattr(mine, name), getattr(whole, name)[part])
+
+
+def test_lumen_trains_behind_them() -> None:
+    config = tiny_config(
+        masks=FAULTS, model=LUMEN, schedule=PLAIN, posterior={"kind": "none"}, data={"lamps": 0.5}
+    )
+    assert train(config).finished
+
+
+def test_binary_masks_are_open_or_closed() -> None:
+    mask = batch_of(1, masks={"binary_share": 1.0, "per": "sample"}).mask
+    assert set(mask.unique().tolist()) == {0.0, 1.0}
+    mixed = batch_of(1, masks={"binary_share": 0.5, "per": "sample", "vary": True}).mask
+    counts = [len(one.unique()) for one in mixed]
+    assert min(counts) == 2 < max(counts)
