@@ -8,6 +8,7 @@ import pytest
 import torch
 from tiny_training import tiny_config
 
+from prismask.errors import ConfigError
 from prismask.training.data.batches import Batch
 from prismask.training.run import _batches, train
 from prismask.training.setup import prepare
@@ -61,6 +62,35 @@ def test_lumen_trains_behind_them() -> None:
         masks=FAULTS, model=LUMEN, schedule=PLAIN, posterior={"kind": "none"}, data={"lamps": 0.5}
     )
     assert train(config).finished
+
+
+def test_other_band_counts_come_in_a_share_of_the_steps() -> None:
+    camera = {"bands": 4, "more_bands": [3, 6], "more_bands_share": 0.7}
+    config = tiny_config(
+        camera=camera, masks=FAULTS, model=LUMEN, schedule=PLAIN, posterior={"kind": "none"}
+    )
+    prepared = prepare(config, torch.device("cpu"))
+    maker = _batches(config, prepared, prepared.train_scenes, "training", slice(0, 4))
+    plain = batch_of(0)
+    seen = set()
+    for step in range(12):
+        batch = maker.make(step)
+        seen.add(batch.camera.bands)
+        assert batch.cube.shape == (4, batch.camera.bands, 16, 16)
+        assert batch.measurement.shape == plain.measurement.shape, "the prism is the same"
+    assert seen == {3, 4, 6}
+    assert train(config).finished
+    with pytest.raises(ConfigError, match=r"camera\.more_bands .* srn"):
+        train(tiny_config(camera=camera))
+
+
+def test_masks_with_a_plane_per_band_come_in_a_share_of_the_steps() -> None:
+    masks = {**FAULTS, "per_band_share": 0.5}
+    planes = {batch_of(step, masks=masks).mask.shape[1] for step in range(8)}
+    assert planes == {1, 4}
+    mask = batch_of(0, masks={"per": "sample", "per_band_share": 1.0}).mask
+    contrast = mask.std((0, 2, 3))
+    assert float(contrast.max() - contrast.min()) > 0.01
 
 
 def test_binary_masks_are_open_or_closed() -> None:

@@ -95,6 +95,8 @@ class MaskConfig:
     """Factor on the size of all these faults."""
     dispersion_share: float = 0.0
     """Share of those samples whose dispersion is not quite what is told either."""
+    per_band_share: float = 0.0
+    """Share of the steps whose masks have a plane per band, sharper in some than in others."""
     told_share: float = 0.7
     """With faults: share of all samples for which the network is told how far the mask is off."""
 
@@ -122,6 +124,11 @@ class CameraConfig:
     jitter: float = 0.0
     """Most by which each band lands beside its place in those steps, as a share of half the way to
     its neighbour."""
+    more_bands: tuple[int, ...] = ()
+    """Other band counts, cut from the same spectrum, for networks that serve any; each of them is
+    compiled by itself, so name few."""
+    more_bands_share: float = 0.25
+    """With these: share of the steps that have one of them."""
 
     @property
     def is_varied(self) -> bool:
@@ -136,6 +143,10 @@ class CameraConfig:
                     f"camera.{name} lists {len(listed)} numbers, camera.bands says {self.bands}: "
                     "one for each band is needed."
                 )
+        if any(count < 1 for count in self.more_bands):
+            raise ConfigError(
+                f"camera.more_bands = {list(self.more_bands)}: every count must be at least 1."
+            )
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,8 @@ def _batches(
         config.schedule.batch,
         part,
         wavelengths(config.camera),
+        config.camera.more_bands,
+        config.camera.more_bands_share,
     )
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.models.catalogue import find_weights
-from prismask.models.network import Reconstructor
+from prismask.models.network import Reconstructor, works_from_snapshot
 from prismask.models.provenance import commit, device_name, versions
 from prismask.models.registry import create_model
 from prismask.models.trained import trained_with
@@ -111,6 +111,11 @@ def build_model(config: TrainConfig, device: torch.device, fresh: bool = True) -
         seed=seed_of(config.seed, "weights"),
         **config.model.options,
     )
+    if config.camera.more_bands and not works_from_snapshot(model.backbone):
+        raise ConfigError(
+            f"camera.more_bands is for networks that serve any band count; {config.model.backbone} "
+            f"is built for {config.camera.bands}. Leave it empty, or train lumen."
+        )
     if fresh and config.model.start_from:
         fill_from(model, find_weights(config.model.start_from))
     model.to(device)

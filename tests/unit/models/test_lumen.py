@@ -236,6 +236,6 @@ def test_the_default_fits_into_twenty_megabytes() -> None:
 @pytest.mark.parametrize("levels", [1, 2, 3])
 @torch.no_grad()
 def test_a_small_u_takes_any_size(levels: int) -> None:
-    think = SmallU(8, levels, blocks=1, gate=5, context=True)
+    think = SmallU(8, levels, blocks=1, gate=5, context=True, widest=16)
     for size in ((1, 1), (5, 7), (8, 12)):
         assert think(numbers(1, 8, *size)).shape == (1, 8, *size)

@@ -155,6 +155,7 @@ class Lumen(nn.Module):
     context: whether the lowest level knows its mean over the whole frame.
     mask_steps: whether the mask is estimated too.
     shared: one set of weights for all stages.
+    widest: most channels of a level of the U; 0: twice as many on each.
     """
 
     works_from_snapshot = True
@@ -172,6 +173,7 @@ class Lumen(nn.Module):
         context: bool = False,
         mask_steps: bool = True,
         shared: bool = False,
+        widest: int = 0,
     ) -> None:
         super().__init__()
         _check(width, stages, levels, blocks, cosines, gate)
@@ -179,7 +181,10 @@ class Lumen(nn.Module):
         # Bands twice, and the mask, the noise, the mask's spread, whether that is known.
         self.head = BandsIn(width, cosines, stacks=2, more=4)
         self.stages = nn.ModuleList(
-            Stage(Look(width, cosines, mask_steps), SmallU(width, levels, blocks, gate, context))
+            Stage(
+                Look(width, cosines, mask_steps),
+                SmallU(width, levels, blocks, gate, context, widest),
+            )
             for _ in range(1 if shared else stages)
         )
         self.tail = BandsOut(width, cosines, 2 if mask_steps else 0)

@@ -8,6 +8,7 @@ best. Any size: frames are padded inside.
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -70,15 +71,24 @@ class Context(nn.Module):
 class SmallU(nn.Module):
     """`levels` resolutions with `blocks` blocks each on the way down and up.
 
+    widest: most channels of a level, which has twice those of the level above; 0: no limit.
     gate: side of the gate's window at the lowest level, odd; 0: no gate.
     context: whether the lowest level knows its mean over the frame.
     """
 
     def __init__(
-        self, width: int, levels: int, blocks: int, gate: int = 0, context: bool = False
+        self,
+        width: int,
+        levels: int,
+        blocks: int,
+        gate: int = 0,
+        context: bool = False,
+        widest: int = 0,
     ) -> None:
         super().__init__()
-        widths = [width * 2**level for level in range(levels)]
+        most = max(width, widest or width * 2**levels)
+        widths = [min(width * 2**level, most) for level in range(levels)]
+        steps = list(pairwise(widths))
 
         def row(channels: int) -> list[nn.Module]:
             return [Block(channels) for _ in range(blocks)]
@@ -86,9 +96,9 @@ class SmallU(nn.Module):
         lowest: list[nn.Module] = [Gate(widths[-1], gate)] if gate else []
         lowest += [Context(widths[-1])] if context else []
         self.encoders = nn.ModuleList(nn.Sequential(*row(channels)) for channels in widths[:-1])
-        self.downs = nn.ModuleList(nn.Conv2d(w, 2 * w, 2, stride=2) for w in widths[:-1])
+        self.downs = nn.ModuleList(nn.Conv2d(w, lower, 2, stride=2) for w, lower in steps)
         self.lowest = nn.Sequential(*lowest, *row(widths[-1]))
-        self.ups = nn.ModuleList(nn.ConvTranspose2d(2 * w, w, 2, stride=2) for w in widths[:-1])
+        self.ups = nn.ModuleList(nn.ConvTranspose2d(lower, w, 2, stride=2) for w, lower in steps)
         self.decoders = nn.ModuleList(nn.Sequential(*row(channels)) for channels in widths[:-1])
 
     def forward(self, x: Tensor) -> Tensor:

@@ -19,9 +19,10 @@ from prismask.optics.randomness import seed_of
 from prismask.optics.shear_on_device import shear_sum
 from prismask.optics.varied_prism import PrismFamily, VariedCamera
 from prismask.training.config import DataConfig
+from prismask.training.data.band_counts import resampling_matrix, with_bands
 from prismask.training.data.crops import CropPlan, SceneBank, draw_plan, to_device
 from prismask.training.data.cubes import CubeMaker
-from prismask.training.data.masks import MaskSource
+from prismask.training.data.masks import MaskSource, chromatic
 from prismask.training.data.wrong_masks import Faults, as_seen, draw_faults, told_spread
 
 TEXTURE = 0.007
@@ -37,13 +38,13 @@ class Batch:
     measurement: Tensor
     """Its snapshot `(B, H, L)`, noise included."""
     mask: Tensor
-    """The mask that coded it `(1|B, 1, H, W)`, as well as it is known."""
+    """The mask that coded it `(1|B, 1|C, H, W)`, as well as it is known."""
     noise: Tensor
     """What a network is told about the noise, `(B,)`: as far off as an estimate would be."""
     camera: CASSI
     """The camera of this step, as it is known."""
     true_mask: Tensor
-    """What a network should find the mask to be, `(1|B, 1, H, W)`."""
+    """What a network should find the mask to be, `(1|B, 1|C, H, W)`."""
     mask_std: Tensor | None = None
     """What it is told of how far the mask is off, `(B, 1, H, W)`, negative where nothing is told;
     None in trainings without faults."""
@@ -62,6 +63,8 @@ class BatchMaker:
         count: int,
         part: slice,
         wavelengths: Sequence[float] = (),
+        more_bands: Sequence[int] = (),
+        more_bands_share: float = 0.0,
     ) -> None:
         self.scenes = scenes
         self.cubes = CubeMaker(scenes, config, seed, count, part, wavelengths)
@@ -75,7 +78,10 @@ class BatchMaker:
         self._device = torch.Generator(scenes.device)
         # A generator of its own: the noise stays the same whether masks are displaced or not.
         self._beside = torch.Generator(scenes.device)
-        self._places: Tensor | None = None
+        self.others = [with_bands(camera, bands) for bands in more_bands]
+        self.others_share = more_bands_share
+        self._places: dict[int, Tensor] = {}
+        self._matrices: dict[int, Tensor] = {}
 
     def plan(self, step: int) -> CropPlan:
         """Which crops step `step` uses."""
@@ -86,12 +92,15 @@ class BatchMaker:
     def make(self, step: int) -> Batch:
         """This process's part of the batch of step `step`."""
         cube = self.cubes.make(self.plan(step), step)
+        camera = self._prism(step)
+        if camera.bands != cube.shape[1]:
+            cube = torch.einsum("cb,nbhw->nchw", self._matrix(camera.bands, cube), cube)
         self._device.manual_seed(seed_of(self.seed, "masks", step))
         mask = self.masks.draw(self.count, self._host, self._device)
+        mask = self._per_band(mask, camera.bands, step)
         known = self._known(mask, step)
         if mask.shape[0] > 1:
             mask, known = mask[self.part], known[self.part]
-        camera = self._prism(step)
         if self.masks.config.fault_share > 0:
             clean, known, mask, mask_std = self._faulty(cube, known, camera, step)
         else:
@@ -108,9 +117,34 @@ class BatchMaker:
 
     def _prism(self, step: int) -> CASSI:
         """The camera of the step."""
-        if not isinstance(self.camera, PrismFamily):
-            return self.camera
-        return self.camera.draw(torch.Generator().manual_seed(seed_of(self.seed, "prism", step)))
+        camera = self.camera
+        if self.others:
+            drawn = self._numbers("bands", step, 2)
+            if float(drawn[0]) < self.others_share:
+                camera = self.others[int(float(drawn[1]) * len(self.others))]
+        if not isinstance(camera, PrismFamily):
+            return camera
+        return camera.draw(torch.Generator().manual_seed(seed_of(self.seed, "prism", step)))
+
+    def _matrix(self, bands: int, cube: Tensor) -> Tensor:
+        """From the scenes' bands to a camera's, `(C', C)`, on the device."""
+        if bands not in self._matrices:
+            matrix = resampling_matrix(bands, cube.shape[1])
+            self._matrices[bands] = to_device(matrix, cube.device)
+        return self._matrices[bands]
+
+    def _per_band(self, mask: Tensor, bands: int, step: int) -> Tensor:
+        """The masks `(1|B, 1, H, W)` of the step, in a share of the steps with a plane per band."""
+        share = self.masks.config.per_band_share
+        if share <= 0:
+            return mask
+        drawn = self._numbers("planes", step, 2)
+        return chromatic(mask, bands, float(drawn[1])) if float(drawn[0]) < share else mask
+
+    def _numbers(self, what: str, step: int, count: int) -> Tensor:
+        return torch.rand(
+            count, generator=torch.Generator().manual_seed(seed_of(self.seed, what, step))
+        )
 
     def _faulty(
         self, cube: Tensor, mask: Tensor, camera: CASSI, step: int
@@ -132,10 +166,10 @@ class BatchMaker:
         """Where the bands land as told, `(C,)` on the device."""
         if isinstance(camera, VariedCamera):
             return camera.places
-        if self._places is None:
+        if camera.bands not in self._places:
             offsets = torch.tensor(camera.offsets, dtype=torch.float64)
-            self._places = to_device(offsets, self.scenes.device)
-        return self._places
+            self._places[camera.bands] = to_device(offsets, self.scenes.device)
+        return self._places[camera.bands]
 
     def _known(self, mask: Tensor, step: int) -> Tensor:
         """The masks of a batch as people believe them to be."""
