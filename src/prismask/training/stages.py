@@ -15,7 +15,7 @@ from torch import Tensor
 from prismask.models.network import Estimates
 
 GOOD_MASK = 0.02
-"""A mask error that hardly matters: moving a right mask by it costs what leaving a wrong one does."""
+"""A mask error that hardly matters: what is moved by it is as bad as a wrong mask left alone."""
 
 
 def stage_weights(count: int, decay: float) -> list[float]:

@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from prismask.models.backbones.lumen import Look, Lumen
+from prismask.models.backbones.lumen import Lumen
 from prismask.models.complexity import count_parameters
 from prismask.models.fast import FastReconstructor
 from prismask.models.layers.cosines import BandsIn, BandsOut, cosine_basis
+from prismask.models.layers.looks import Look
 from prismask.models.layers.small_u import SmallU
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
@@ -159,7 +160,7 @@ def test_a_larger_told_spread_never_makes_a_look_trust_the_mask_more() -> None:
     before, bound = None, -1.0
     for std in (0.0, 0.02, 0.1, 0.4):
         spread = torch.full_like(mask, std)
-        shot = model.backbone._shot(measurement, mask, CAMERA, noise, spread, first)
+        shot = model.backbone.entry.shot(measurement, mask, CAMERA, noise, spread, first)
         look = model.backbone.stages[0].look
         assert isinstance(look, Look)
         weight = look.weight(shot)

@@ -319,7 +319,7 @@ def test_wrong_options_are_named(name: str, options: dict[str, Any]) -> None:
         ("swinir", {"layers": 6}, 2),  # with and without a shift
         ("spectral-vit", {"layers": 4}, 1),
         ("gsm", {"stages": 4}, 8),  # of 24 calls
-        ("lumen", {"stages": 4}, 2),  # the first stage is given another layout
+        ("lumen", {"stages": 4}, 4),  # its two ends; the first stage is given no gradient
     ],
 )
 # PyTorch warns of what it does itself while it traces.

@@ -25,8 +25,6 @@ mask would impose its own error on the cube.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -35,6 +33,7 @@ from prismask.errors import ConfigError
 from prismask.models.inputs import NOISE_GAIN, UNKNOWN, Noise, network_scale
 from prismask.models.layers.cosines import BandsIn, BandsOut, cosine_basis
 from prismask.models.layers.fused import ALIGNMENT
+from prismask.models.layers.looks import CAUTION, Belief, Look, Shot, expected_variance
 from prismask.models.layers.small_u import SmallU
 from prismask.models.network import Estimates
 from prismask.models.registry import register
@@ -49,82 +48,63 @@ REACH = 3.0
 """How many told standard deviations the mask may be moved."""
 STD_GAIN = 5.0
 """Makes a mask error of 0.2, which is much, a plane of ones."""
-CAUTION = 100.0
-"""Scale of α: one over the variance that a cube still has in the middle of the network."""
 SOLVER_STEPS = 4
 """Steps of the exact projection where A Aᵀ is not diagonal (fractional offsets)."""
 
 
-class Shot(NamedTuple):
-    """What is known about a snapshot; the same for all stages."""
-
-    measurement: Tensor
-    """`(B, H, L)`."""
-    mask: Tensor
-    """As told, `(B|1, 1|C, H, W)`."""
-    bound: Tensor
-    """Most by which a stage may move the mask, `(B|1, 1, H, W)`."""
-    gram: Tensor
-    """A Aᵀ or what bounds it, `(B|1, H, L)`."""
-    variance: Tensor
-    """v, `(B, H, L)`."""
-
-
-class Belief(NamedTuple):
-    """What changes from stage to stage beside the features."""
-
-    cube: Tensor
-    """x̂ `(B, C, H, W)`, at least float32."""
-    moved: Tensor
-    """d `(B, 1, H, W)`; the mask m̂ follows from it."""
-
-    def mask(self, shot: Shot, camera: CASSI) -> Tensor:
-        """m̂ `(B, 1|C, H, W)`; as told behind a dual disperser, whose mask is no scene plane."""
-        if camera.design == "dual":
-            return shot.mask
-        return (shot.mask + shot.bound * torch.tanh(self.moved)).clamp(0, 1)
-
-
-class Look(nn.Module):
-    """What the snapshot still has to say to the features."""
+class Entry(nn.Module):
+    """From the snapshot to the first features and the first estimate."""
 
     def __init__(self, width: int, cosines: int, mask_steps: bool) -> None:
         super().__init__()
-        planes = int(mask_steps)
-        self.read = BandsOut(width, cosines, planes)
-        self.tell = BandsIn(width, cosines, stacks=2, more=2 * planes)
-        self.caution = nn.Parameter(torch.zeros(()))  # α
-        self.floor = nn.Parameter(torch.tensor(-2.0))  # μ
-
-    def weight(self, shot: Shot) -> Tensor:
-        """What the residual is divided by, `(B, H, L)`: never less where more variance is told."""
-        caution = CAUTION * F.softplus(self.caution.float())
-        return shot.gram + F.softplus(self.floor.float()) + caution * shot.variance
+        # Bands twice, and the mask, the noise, the mask's spread, whether that is known.
+        self.head = BandsIn(width, cosines, stacks=2, more=4)
+        self.bound = nn.Parameter(torch.tensor(-1.0)) if mask_steps else None  # b where not told
 
     def forward(
-        self, features: Tensor, belief: Belief, shot: Shot, camera: CASSI, basis: Tensor
-    ) -> tuple[Tensor, Belief]:
-        """Features `(B, F, H, W)` and belief → the same, after one more look."""
-        bands, planes = self.read(features, basis)
-        # Physics in float32: what is left of the snapshot is small beside the snapshot.
-        cube = belief.cube + bands.to(belief.cube.dtype)
-        if self.read.more:
-            belief = Belief(cube, belief.moved + planes.to(cube.dtype))
-            mask = belief.mask(shot, camera)
-        else:
-            belief, mask = Belief(cube, belief.moved), shot.mask
-        left = (shot.measurement - camera.forward(cube, mask)) / self.weight(shot)
-        windows = camera.unshear(left)
-        told = windows * camera.code(mask)
-        hints = self._mask_hints(belief, windows, shot) if self.read.more else []
-        return features + self.tell([told, cube + told], hints, basis), belief
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise: Tensor,
+        spread: Tensor,
+        basis: Tensor,
+    ) -> tuple[Tensor, Belief, Shot]:
+        """`measurement (B, H, L)`, `noise (B|1,)`, `spread` like the mask, negative where unknown
+        → features `(B, F, H, W)`, and what stages start from."""
+        first = camera.spread(measurement, mask, floor=DIM)
+        shot = self.shot(measurement, mask, camera, noise, spread, first)
+        back = camera.adjoint(measurement * network_scale(camera.bands), mask)
+        planes = _planes(shot, camera, noise, spread)
+        features = self.head([back, first], planes, basis)
+        return features, Belief(first, torch.zeros_like(first[:, :1])), shot
 
-    @staticmethod
-    def _mask_hints(belief: Belief, windows: Tensor, shot: Shot) -> list[Tensor]:
-        """How far the mask was moved, and whereto the snapshot would move it, `(B, 1, H, W)`."""
-        cube = belief.cube
-        whereto = (cube * windows).sum(1, keepdim=True) / (cube.square().mean(1, True) + 0.01)
-        return [shot.bound * torch.tanh(belief.moved), whereto]
+    def shot(
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise: Tensor,
+        spread: Tensor,
+        first: Tensor,
+    ) -> Shot:
+        """What all stages share; the variance is that of the first estimate `(B, C, H, W)`."""
+        bound = spread.new_zeros(1, 1, 1, 1)
+        if self.bound is not None and camera.design == "single":
+            told = REACH * spread.mean(1, keepdim=True)
+            bound = torch.where(told >= 0, told, F.softplus(self.bound.float()).to(told))
+        variance = expected_variance(first, camera, noise, spread.clamp_min(0))
+        return Shot(measurement, mask, bound, camera.gram_bound(mask), variance)
+
+
+def _planes(shot: Shot, camera: CASSI, noise: Tensor, spread: Tensor) -> list[Tensor]:
+    """The mask, the noise, the mask's spread and whether it is known, `(B, 1, H, W)` each."""
+    code = camera.code(shot.mask).mean(1, keepdim=True)
+    shape = (len(shot.measurement), 1, *code.shape[-2:])
+    level = NOISE_GAIN * network_scale(camera.bands) * noise[:, None, None, None]
+    told = camera.code(STD_GAIN * spread.clamp_min(0)).mean(1, keepdim=True)
+    known = camera.code((spread >= 0).to(spread)).mean(1, keepdim=True)
+    return [plane.expand(shape) for plane in (code, level, told, known)]
 
 
 class Stage(nn.Module):
@@ -143,6 +123,50 @@ class Stage(nn.Module):
         return self.think(features), belief
 
 
+class Exit(nn.Module):
+    """The last estimate, and the exact projection."""
+
+    def __init__(self, width: int, cosines: int, mask_steps: bool) -> None:
+        super().__init__()
+        self.tail = BandsOut(width, cosines, 2 if mask_steps else 0)
+        self.caution = nn.Parameter(torch.zeros(()))  # α
+
+    def forward(
+        self,
+        features: Tensor,
+        belief: Belief,
+        shot: Shot,
+        camera: CASSI,
+        noise: Tensor,
+        spread: Tensor,
+        basis: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The cube `(B, C, H, W)`, its mask, and how far that may still be wrong."""
+        bands, planes = self.tail(features, basis)
+        cube = belief.cube + bands.to(belief.cube.dtype)
+        mask, left = shot.mask, spread.clamp_min(0)
+        if self.tail.more and camera.design == "single":
+            planes = planes.to(cube.dtype)
+            mask = Belief(cube, belief.moved + planes[:, :1]).mask(shot, camera)
+            # Where nobody said how wrong the mask is, the features do; at first: hardly.
+            left = torch.where(spread >= 0, spread, F.softplus(planes[:, 1:] - 4))
+        variance = expected_variance(cube, camera, noise, left)
+        return self._project(cube, shot.measurement, mask, camera, variance), mask, left
+
+    def _project(
+        self, cube: Tensor, measurement: Tensor, mask: Tensor, camera: CASSI, variance: Tensor
+    ) -> Tensor:
+        """x + Aᵀ u with (A Aᵀ + ρ) u = y − A x: at once where A Aᵀ is diagonal, else in steps."""
+        rho = CAUTION * F.softplus(self.caution.float()) * variance
+        divisor = (camera.gram_bound(mask) + rho).clamp_min(DARK)
+        left = measurement - camera.forward(cube, mask)
+        solved = left / divisor
+        for _ in range(0 if camera.is_exactly_diagonal else SOLVER_STEPS - 1):
+            again = camera.forward(camera.adjoint(solved, mask), mask) + rho * solved
+            solved = solved + (left - again) / divisor
+        return cube + camera.adjoint(solved, mask)
+
+
 @register("lumen", paper="Prismask", inputs=())
 class Lumen(nn.Module):
     """Unrolled stages around the exact camera; any camera, and a mask that may be wrong.
@@ -159,8 +183,8 @@ class Lumen(nn.Module):
     """
 
     works_from_snapshot = True
-    compiled_alone = (Stage,)
-    io_layers = ("head.*", "tail.*", "*.look.*", "*.around.*")
+    compiled_alone = (Entry, Stage, Exit)
+    io_layers = ("entry.*", "exit.*", "*.look.*", "*.around.*")
 
     def __init__(
         self,
@@ -178,8 +202,7 @@ class Lumen(nn.Module):
         super().__init__()
         _check(width, stages, levels, blocks, cosines, gate)
         self.stage_count, self.cosines = stages, cosines
-        # Bands twice, and the mask, the noise, the mask's spread, whether that is known.
-        self.head = BandsIn(width, cosines, stacks=2, more=4)
+        self.entry = Entry(width, cosines, mask_steps)
         self.stages = nn.ModuleList(
             Stage(
                 Look(width, cosines, mask_steps),
@@ -187,10 +210,7 @@ class Lumen(nn.Module):
             )
             for _ in range(1 if shared else stages)
         )
-        self.tail = BandsOut(width, cosines, 2 if mask_steps else 0)
-        self.caution = nn.Parameter(torch.zeros(()))  # α of the last step
-        if mask_steps:
-            self.bound = nn.Parameter(torch.tensor(-1.0))  # b where no spread is told
+        self.exit = Exit(width, cosines, mask_steps)
 
     def forward(
         self,
@@ -222,91 +242,20 @@ class Lumen(nn.Module):
             noise = estimate_noise(measurement, mask, camera)
         spread = torch.full_like(mask[:, :1], UNKNOWN) if mask_std is None else mask_std
         spread = as_mask_batch(spread).to(dtype)
+        noise = noise.to(dtype)
         basis = cosine_basis(camera.bands, self.cosines, measurement)
-        first = camera.spread(measurement, mask, floor=DIM)
-        shot = self._shot(measurement, mask, camera, noise.to(dtype), spread, first)
-        planes = self._planes(shot, camera, noise.to(dtype), spread)
-        back = camera.adjoint(measurement * network_scale(camera.bands), mask)
-        features = self.head([back, first], planes, basis)
-        belief, cubes, masks = Belief(first, torch.zeros_like(first[:, :1])), [], []
+        told = (noise, spread, basis)
+        features, belief, shot = self.entry(measurement, mask, camera, *told)
+        cubes, masks = [], []
         for number in range(self.stage_count):
             stage = self.stages[number % len(self.stages)]
             features, belief = stage(features, belief, shot, camera, basis)
             cubes.append(belief.cube)
             masks.append(belief.mask(shot, camera))
-        cube, mask, left = self._last(features, belief, shot, camera, basis, spread)
-        variance = self._variance(cube, camera, noise.to(dtype), left)
-        cubes.append(self._project(cube, shot.measurement, mask, camera, variance))
-        if not self.tail.more:
-            return Estimates(tuple(cubes), (), None)
-        return Estimates(tuple(cubes), (*masks, mask), left)
-
-    def _shot(
-        self,
-        measurement: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise: Tensor,
-        spread: Tensor,
-        first: Tensor,
-    ) -> Shot:
-        bound = spread.new_zeros(1, 1, 1, 1)
-        if self.tail.more and camera.design == "single":
-            told = REACH * spread.mean(1, keepdim=True)
-            bound = torch.where(told >= 0, told, F.softplus(self.bound.float()).to(told))
-        variance = self._variance(first, camera, noise, spread.clamp_min(0))
-        return Shot(measurement, mask, bound, camera.gram_bound(mask), variance)
-
-    @staticmethod
-    def _variance(cube: Tensor, camera: CASSI, noise: Tensor, spread: Tensor) -> Tensor:
-        """v `(B, H, L)`: what noise, and a mask wrong by `spread`, do to a cube's measurement."""
-        # The measurement of x² through a mask of variances; neighbours may err independently.
-        return noise.square()[:, None, None] + camera.forward(cube.square(), spread.square())
-
-    @staticmethod
-    def _planes(shot: Shot, camera: CASSI, noise: Tensor, spread: Tensor) -> list[Tensor]:
-        """The mask, the noise, the mask's spread and whether it is known, `(B, 1, H, W)` each."""
-        code = camera.code(shot.mask).mean(1, keepdim=True)
-        shape = (len(shot.measurement), 1, *code.shape[-2:])
-        level = NOISE_GAIN * network_scale(camera.bands) * noise[:, None, None, None]
-        told = camera.code(STD_GAIN * spread.clamp_min(0)).mean(1, keepdim=True)
-        known = camera.code((spread >= 0).to(spread)).mean(1, keepdim=True)
-        return [plane.expand(shape) for plane in (code, level, told, known)]
-
-    def _last(
-        self,
-        features: Tensor,
-        belief: Belief,
-        shot: Shot,
-        camera: CASSI,
-        basis: Tensor,
-        spread: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The last cube before the projection, its mask, and how far that may still be wrong."""
-        bands, planes = self.tail(features, basis)
-        cube = belief.cube + bands.to(belief.cube.dtype)
-        if not self.tail.more:
-            return cube, shot.mask, spread.clamp_min(0)
-        planes = planes.to(cube.dtype)
-        mask = Belief(cube, belief.moved + planes[:, :1]).mask(shot, camera)
-        if camera.design == "dual":
-            return cube, mask, spread.clamp_min(0)
-        # Where nobody said how wrong the mask is, the features do; at first: hardly.
-        felt = F.softplus(planes[:, 1:] - 4)
-        return cube, mask, torch.where(spread >= 0, spread, felt)
-
-    def _project(
-        self, cube: Tensor, measurement: Tensor, mask: Tensor, camera: CASSI, variance: Tensor
-    ) -> Tensor:
-        """x + Aᵀ u with (A Aᵀ + ρ) u = y − A x: at once where A Aᵀ is diagonal, else in steps."""
-        rho = CAUTION * F.softplus(self.caution.float()) * variance
-        divisor = (camera.gram_bound(mask) + rho).clamp_min(DARK)
-        left = measurement - camera.forward(cube, mask)
-        solved = left / divisor
-        for _ in range(0 if camera.is_exactly_diagonal else SOLVER_STEPS - 1):
-            again = camera.forward(camera.adjoint(solved, mask), mask) + rho * solved
-            solved = solved + (left - again) / divisor
-        return cube + camera.adjoint(solved, mask)
+        cube, mask, left = self.exit(features, belief, shot, camera, *told)
+        if not self.exit.tail.more:
+            return Estimates((*cubes, cube), (), None)
+        return Estimates((*cubes, cube), (*masks, mask), left)
 
 
 def _check(width: int, stages: int, levels: int, blocks: int, cosines: int, gate: int) -> None:
