@@ -94,7 +94,11 @@ def test_masks_with_a_plane_per_band_come_in_a_share_of_the_steps() -> None:
 
 
 def test_binary_masks_are_open_or_closed() -> None:
-    mask = batch_of(1, masks={"binary_share": 1.0, "per": "sample"}).mask
+    batch, plain = (batch_of(1, masks={"binary_share": b, "per": "sample"}) for b in (1.0, 0.0))
+    assert torch.equal(batch.cube, plain.cube)
+    noise = [b.measurement - b.camera.forward(b.cube, b.mask) for b in (batch, plain)]
+    torch.testing.assert_close(*noise, atol=1e-5, rtol=0)
+    mask = batch.mask
     assert set(mask.unique().tolist()) == {0.0, 1.0}
     mixed = batch_of(1, masks={"binary_share": 0.5, "per": "sample", "vary": True}).mask
     counts = [len(one.unique()) for one in mixed]

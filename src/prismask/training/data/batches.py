@@ -22,7 +22,7 @@ from prismask.training.config import DataConfig
 from prismask.training.data.band_counts import resampling_matrix, with_bands
 from prismask.training.data.crops import CropPlan, SceneBank, draw_plan, to_device
 from prismask.training.data.cubes import CubeMaker
-from prismask.training.data.masks import MaskSource, chromatic
+from prismask.training.data.masks import MaskSource, chromatic, sharpened
 from prismask.training.data.wrong_masks import Faults, as_seen, draw_faults, told_spread
 
 TEXTURE = 0.007
@@ -97,7 +97,7 @@ class BatchMaker:
             cube = torch.einsum("cb,nbhw->nchw", self._matrix(camera.bands, cube), cube)
         self._device.manual_seed(seed_of(self.seed, "masks", step))
         mask = self.masks.draw(self.count, self._host, self._device)
-        mask = self._per_band(mask, camera.bands, step)
+        mask = self._unusual(mask, camera.bands, step)
         known = self._known(mask, step)
         if mask.shape[0] > 1:
             mask, known = mask[self.part], known[self.part]
@@ -133,13 +133,16 @@ class BatchMaker:
             self._matrices[bands] = to_device(matrix, cube.device)
         return self._matrices[bands]
 
-    def _per_band(self, mask: Tensor, bands: int, step: int) -> Tensor:
-        """The masks `(1|B, 1, H, W)` of the step, in a share of the steps with a plane per band."""
-        share = self.masks.config.per_band_share
-        if share <= 0:
-            return mask
-        drawn = self._numbers("planes", step, 2)
-        return chromatic(mask, bands, float(drawn[1])) if float(drawn[0]) < share else mask
+    def _unusual(self, mask: Tensor, bands: int, step: int) -> Tensor:
+        """The step's masks `(1|B, 1, H, W)`, some of them binary, or `(1|B, C, H, W)`."""
+        config = self.masks.config
+        if config.binary_share > 0:
+            drawn = self._numbers("binary", step, len(mask))
+            mask = sharpened(mask, drawn, config.binary_share)
+        if config.per_band_share > 0:
+            chance, focus = self._numbers("planes", step, 2).tolist()
+            mask = chromatic(mask, bands, focus) if chance < config.per_band_share else mask
+        return mask
 
     def _numbers(self, what: str, step: int, count: int) -> Tensor:
         return torch.rand(

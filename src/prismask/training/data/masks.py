@@ -17,6 +17,15 @@ SOFTEST = 1.0
 """Blur, in pixels, of the softest band of a mask with a plane per band."""
 
 
+def sharpened(masks: Tensor, numbers: Tensor, share: float) -> Tensor:
+    """Masks `(B, 1, H, W)`, a share of them with pixels open or closed, as an ideal aperture's.
+
+    numbers: uniform, `(B,)` on the CPU.
+    """
+    is_binary = to_device(numbers < share, masks.device)[:, None, None, None]
+    return torch.where(is_binary, (masks > OPEN).to(masks.dtype), masks)
+
+
 def chromatic(masks: Tensor, bands: int, focus: float) -> Tensor:
     """Masks `(B, 1, H, W)` through a lens that is sharp in one band alone, `(B, C, H, W)`.
 
@@ -64,8 +73,7 @@ class MaskSource:
         masks = torch.stack([planes[p, r : r + height, c : c + width] for p, r, c in places])[
             :, None
         ]
-        varied = vary(masks, device) if self.config.vary else masks
-        return self._sharpened(varied, host) if self.config.binary_share > 0 else varied
+        return vary(masks, device) if self.config.vary else masks
 
     def calibrated(self, masks: Tensor, device: torch.Generator) -> Tensor:
         """What people believe the masks to be: each a little beside its place."""
@@ -73,12 +81,6 @@ class MaskSource:
             turns=False, mirrors=False, shift=self.config.calibration_error, gamma=1.0, gain=0.0
         )
         return vary(masks, device, beside)
-
-    def _sharpened(self, masks: Tensor, host: torch.Generator) -> Tensor:
-        """A share of the masks with their pixels open or closed, as an ideal aperture's."""
-        numbers = torch.rand(len(masks), 1, 1, 1, generator=host)
-        is_binary = to_device(numbers < self.config.binary_share, masks.device)
-        return torch.where(is_binary, (masks > OPEN).to(masks.dtype), masks)
 
     def _planes(self, number: float) -> Tensor:
         if self.region is None:
