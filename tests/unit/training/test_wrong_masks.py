@@ -96,6 +96,7 @@ def test_what_is_found_includes_the_dispersion() -> None:
     seen, difference = as_seen(right, OFFSETS)
     torch.testing.assert_close(seen, mask)
     assert float(difference.max()) < 1e-6
+    assert as_seen(right, None)[0] is mask
     _, difference = as_seen(Faults(mask, mask, NONE + 0.1, NONE), OFFSETS)
     assert float(difference.mean()) > 0.1
 

@@ -158,7 +158,9 @@ class BatchMaker:
         everyone = mask.new_empty(self.count, *mask.shape[1:])
         everyone[self.part] = mask
         drawn = draw_faults(everyone, numbers, self.masks.config)
-        offsets = self._offsets(camera)
+        # Behind a dual disperser the mask is dispersed, not the light.
+        is_bent = self.masks.config.dispersion_share > 0 and camera.design == "single"
+        offsets = self._offsets(camera) if is_bent else None
         true, difference = as_seen(drawn, offsets)
         spread = told_spread(difference, numbers, self.masks.config.told_share)
         mine = drawn.slice(self.part)
@@ -212,9 +214,12 @@ class BatchMaker:
         return texture * level if std is None else std + texture * level
 
 
-def _light(cube: Tensor, faults: Faults, camera: CASSI, offsets: Tensor) -> Tensor:
-    """What falls on the told camera's sensor, `(B, H, L)`; the dispersion is each sample's own."""
-    if camera.design == "dual":
+def _light(cube: Tensor, faults: Faults, camera: CASSI, offsets: Tensor | None) -> Tensor:
+    """What falls on the told camera's sensor, `(B, H, L)`.
+
+    offsets: where bands land as told, `(C,)`, if each sample has a dispersion of its own.
+    """
+    if offsets is None:
         return camera.forward(cube, faults.true)
     length = camera.measurement_size((cube.shape[-2], cube.shape[-1]))[1]
     return shear_sum(cube * faults.true, faults.places(offsets), length)

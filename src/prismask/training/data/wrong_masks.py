@@ -148,12 +148,16 @@ def _blurred(mask: Tensor, std: Tensor) -> Tensor:
     return mask.contiguous()
 
 
-def as_seen(faults: Faults, offsets: Tensor) -> tuple[Tensor, Tensor]:
+def as_seen(faults: Faults, offsets: Tensor | None) -> tuple[Tensor, Tensor]:
     """The true mask as it acts in the told geometry, and its rms difference to the told one.
 
     An error of the dispersion moves every band's image of the mask: `(B, 1|C, H, W)` is the mean
     over a few bands, the difference `(B, 1, H, W)` the rms over them and the mask's own planes.
+    offsets: where bands land as told, `(C,)`; None: all dispersions are right.
     """
+    if offsets is None:
+        squares = (faults.true - faults.told).square()
+        return faults.true, squares.mean(1, keepdim=True).sqrt()
     error = (faults.places(offsets) - offsets).to(faults.true.dtype)
     bands = torch.linspace(0, len(offsets) - 1, PROBES).round().long().tolist()
     rows, columns = pixel_grid(faults.true)
