@@ -25,6 +25,7 @@ TINY: dict[str, dict[str, Any]] = {
     "lambda-net": {"width": 8},
     "gsm": {"width": 8, "stages": 2, "taps": 3},
     "hssp": {"width": 8, "stages": 2},
+    "lumen": {"width": 8, "stages": 2, "cosines": 8},
 }
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from prismask.errors import ConfigError
 from prismask.models.weights import load_weights
 from prismask.optics.camera import CASSI
-from prismask.optics.varied_prism import VariedCamera
+from prismask.optics.varied_prism import PrismFamily, VariedCamera
 from prismask.training.run import _batches, train
 from prismask.training.setup import prepare
 
@@ -87,14 +87,15 @@ def test_batches_are_those_of_the_drawn_camera_on_its_own_frame(noise: float) ->
     device = torch.device("cpu")
     varied = tiny_config(camera={"bands": 4, "spread": [0.6, 0.6], "bend": 0.1}, **tables)
     ours = prepare(varied, device)
-    camera = ours.moving
-    assert isinstance(camera, VariedCamera)
+    assert isinstance(ours.measuring, PrismFamily)
     batches = _batches(varied, ours, ours.train_scenes, "training", slice(0, 4))
     extents = set()
     for step in range(8):
         batch = batches.make(step)
+        camera = batch.camera
+        assert isinstance(camera, VariedCamera)
         extents.add(camera.lit_extent)
-        exact = CASSI(tuple((camera._whole + camera._rest.double()).tolist()))
+        exact = CASSI(camera.offsets)
         plain = tiny_config(camera={"bands": 4, "offsets": list(exact.offsets)}, **tables)
         theirs = prepare(plain, device)
         same = _batches(plain, theirs, theirs.train_scenes, "training", slice(0, 4)).make(step)

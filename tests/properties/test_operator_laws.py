@@ -232,6 +232,23 @@ def test_law(law_name: str, name: str) -> None:
     holds()
 
 
+@pytest.mark.parametrize("name", [name for name in CAMERAS if name.startswith("single")])
+@pytest.mark.parametrize("law_name", LAWS)
+def test_law_by_gather(law_name: str, name: str) -> None:
+    """What GPUs run for offsets that are no equal whole steps obeys the same laws."""
+
+    @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(cases(CAMERAS[name]))
+    def holds(case: Case) -> None:
+        with (
+            mock.patch.object(shear, "whole_step", return_value=None),
+            mock.patch.object(shear, "_gathers", return_value=True),
+        ):
+            LAWS[law_name](case)
+
+    holds()
+
+
 # --- the laws can fail -----------------------------------------------------------------------
 
 

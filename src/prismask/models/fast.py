@@ -14,11 +14,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from prismask.models.inputs import Noise, network_input
+from prismask.models.inputs import UNKNOWN, Noise, network_input
 from prismask.models.mirror_ensemble import combined, run_ways, ways_of
-from prismask.models.network import Reconstructor
+from prismask.models.network import Reconstructor, works_from_snapshot
 from prismask.models.replay import Replayed
 from prismask.optics.camera import CASSI, as_mask_batch
+from prismask.optics.noise import estimate_noise
 
 Precision = Literal["auto", "float32", "half"]
 
@@ -58,24 +59,41 @@ class FastReconstructor:
 
     @torch.inference_mode()
     def __call__(
-        self, measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise = None
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise: Noise = None,
+        mask_std: Tensor | None = None,
     ) -> Tensor:
         """`measurement (B, H, L)` → cube `(B, C, H, W)`, float32: the mean of all answers."""
         mean = self.model.posterior.mean(as_mask_batch(mask))
-        return self.reconstruct(measurement, mean, camera, noise)
+        return self.reconstruct(measurement, mean, camera, noise, mask_std)
 
     @torch.inference_mode()
-    def once(self, measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise = None) -> Tensor:
+    def once(
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise: Noise = None,
+        mask_std: Tensor | None = None,
+    ) -> Tensor:
         """The first answer alone, for work in which many cubes are made and thrown away."""
         mean = self.model.posterior.mean(as_mask_batch(mask))
-        return self.answers(measurement, mean, camera, noise, ways=1)[0]
+        return self.answers(measurement, mean, camera, noise, ways=1, mask_std=mask_std)[0]
 
     @torch.inference_mode()
     def reconstruct(
-        self, measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise = None
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise: Noise = None,
+        mask_std: Tensor | None = None,
     ) -> Tensor:
         """f_θ(y, m') for exactly this mask."""
-        return combined(self.answers(measurement, mask, camera, noise))[0]
+        return combined(self.answers(measurement, mask, camera, noise, mask_std=mask_std))[0]
 
     @torch.inference_mode()
     def answers(
@@ -85,16 +103,45 @@ class FastReconstructor:
         camera: CASSI,
         noise: Noise = None,
         ways: int | None = None,
+        mask_std: Tensor | None = None,
     ) -> Tensor:
         """Every answer for exactly this mask, `(ways, B, C, H, W)`; ways: None for all."""
         asked = ways or self.ways
         seen = network_input(self.model.inputs, measurement, mask, camera, noise)
         seen = seen.to(self.dtype, memory_format=torch.channels_last)
+        told = self._told(measurement, mask, camera, noise, mask_std)
         run = partial(_run, self.backbone, camera, asked)
-        return self._replayed(run, (camera, asked), seen, measurement, mask).float()
+        return self._replayed(run, (camera, asked), seen, measurement, mask, *told).float()
+
+    def _told(
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise: Noise,
+        mask_std: Tensor | None,
+    ) -> tuple[Tensor, ...]:
+        """Noise `(B|1,)` and mask spread for a backbone that works from the snapshot, or nothing.
+
+        Tensors in any case, so that a recording serves what is told and what is not.
+        """
+        if not works_from_snapshot(self.backbone):
+            return ()
+        if noise is None:
+            noise = estimate_noise(measurement, mask, camera)
+        if mask_std is None:
+            mask_std = torch.full_like(as_mask_batch(mask), UNKNOWN)
+        return noise.to(measurement), as_mask_batch(mask_std).to(measurement)
 
 
 def _run(
-    backbone: nn.Module, camera: CASSI, ways: int, seen: Tensor, measurement: Tensor, mask: Tensor
+    backbone: nn.Module,
+    camera: CASSI,
+    ways: int,
+    seen: Tensor,
+    measurement: Tensor,
+    mask: Tensor,
+    noise: Noise = None,
+    mask_std: Tensor | None = None,
 ) -> Tensor:
-    return run_ways(backbone, seen, measurement, mask, camera, ways)
+    return run_ways(backbone, seen, measurement, mask, camera, ways, noise, mask_std)

@@ -22,6 +22,8 @@ from prismask.optics.noise import estimate_noise
 
 NOISE_GAIN = 20.0
 """Makes noise of 5 % of the cube's range, which is much, a plane of ones."""
+UNKNOWN = -1.0
+"""What a `mask_std` says where nobody knows how wrong the mask is: any negative number."""
 
 
 def network_scale(bands: int) -> float:
@@ -87,7 +89,10 @@ def input_planes(names: Sequence[str], bands: int) -> int:
 def network_input(
     names: Sequence[str], measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise = None
 ) -> Tensor:
-    """All inputs side by side, `(B, K, H, W)`."""
+    """All inputs side by side, `(B, K, H, W)`; without a name none, `(B, 0, H, W)`."""
     batch = max(measurement.shape[0], 1 if mask.ndim < 4 else mask.shape[0])
+    if not names:
+        size = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
+        return measurement.new_empty(batch, 0, *size)
     parts = [INPUTS[name].make(measurement, mask, camera, noise) for name in names]
     return torch.cat([part.expand(batch, -1, -1, -1) for part in parts], dim=1)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from prismask.errors import ConfigError
+from prismask.models.inputs import Noise
 from prismask.models.network import run_backbone
 from prismask.optics.camera import CASSI
 
@@ -34,15 +35,27 @@ def ways_of(record: Mapping[str, Any]) -> int:
 
 
 def run_ways(
-    backbone: nn.Module, seen: Tensor, measurement: Tensor, mask: Tensor, camera: CASSI, ways: int
+    backbone: nn.Module,
+    seen: Tensor,
+    measurement: Tensor,
+    mask: Tensor,
+    camera: CASSI,
+    ways: int,
+    noise: Noise = None,
+    mask_std: Tensor | None = None,
 ) -> Tensor:
-    """Every answer of a backbone to its input planes `seen (B, K, H, W)`: `(ways, B, C, H, W)`."""
-    answers = [run_backbone(backbone, seen, measurement, mask, camera)]
+    """Every answer of a backbone to its input planes `seen (B, K, H, W)`: `(ways, B, C, H, W)`.
+
+    noise, mask_std: for one that works from the snapshot (`models.network.SnapshotBackbone`).
+    """
+    answers = [run_backbone(backbone, seen, measurement, mask, camera, noise, mask_std)]
     if ways > 1:
         across = -2 if camera.axis == "width" else -1
         # The planes of the mirrored snapshot are the mirrored planes: nothing in them looks across.
         planes, shot, code = (given.flip(across) for given in (seen, measurement, mask))
-        answers.append(run_backbone(backbone, planes, shot, code, camera).flip(across))
+        spread = None if mask_std is None else mask_std.flip(across)
+        mirrored = run_backbone(backbone, planes, shot, code, camera, noise, spread)
+        answers.append(mirrored.flip(across))
     return torch.stack(answers) if ways > 1 else answers[0][None]
 
 

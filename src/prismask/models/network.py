@@ -1,8 +1,13 @@
-"""The reconstruction network: a backbone, what it sees, and the mask posterior around it."""
+"""The reconstruction network: a backbone, what it sees, and the mask posterior around it.
+
+There are three kinds of backbone. Most map input planes to a cube. One that sets `wants_physics`
+is also given the measurement, the mask and the camera. One that sets `works_from_snapshot` has no
+input planes at all: it is called as `SnapshotBackbone` says and serves any band count.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +16,50 @@ from prismask.errors import ShapeError
 from prismask.models.inputs import Noise, network_input
 from prismask.models.posterior import MaskPosterior
 from prismask.optics.camera import CASSI, as_mask_batch
+
+
+class Estimates(NamedTuple):
+    """Everything a snapshot backbone says on its way, for a loss at every stage."""
+
+    cubes: tuple[Tensor, ...]
+    """One cube `(B, C, H, W)` per stage; the last is the answer."""
+    masks: tuple[Tensor, ...]
+    """The masks `(B, 1|C, H, W)` those stages believed in; none where they keep to the told one."""
+    mask_std: Tensor | None
+    """How far the last of those masks may still be wrong, `(B, 1, H, W)`."""
+
+
+class SnapshotBackbone(Protocol):
+    """A backbone that works from the snapshot itself, behind a camera of any band count.
+
+    noise: standard deviation `(B|1,)` of the measurement's noise in its units; None: estimated.
+    mask_std: rms error of the told mask `(B|1, 1|C, H, W)` in its units, negative where it is not
+        known; None: known nowhere.
+    """
+
+    works_from_snapshot: bool
+
+    def __call__(
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise: Noise = None,
+        mask_std: Tensor | None = None,
+    ) -> Tensor:
+        """`measurement (B, H, L)`, `mask (B|1, 1|C, H, W)` → cube `(B, C, H, W)`."""
+        ...
+
+    def estimates(
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise: Noise = None,
+        mask_std: Tensor | None = None,
+    ) -> Estimates:
+        """What every stage says."""
+        ...
 
 
 class Reconstructor(nn.Module):
@@ -44,30 +93,66 @@ class Reconstructor(nn.Module):
         One that contains the camera needs all pixels along the dispersion: it can be given strips
         of the measurement and the mask, but no tiles of the planes.
         """
-        return not wants_physics(self.backbone)
+        return not (wants_physics(self.backbone) or works_from_snapshot(self.backbone))
+
+    @property
+    def wants_noise(self) -> bool:
+        """Whether it makes use of what is known about the measurement's noise."""
+        return "noise" in self.inputs or works_from_snapshot(self.backbone)
+
+    @property
+    def wants_mask_std(self) -> bool:
+        """Whether it makes use of how far the mask may be wrong."""
+        return works_from_snapshot(self.backbone)
 
     def forward(
-        self, measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise = None
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise: Noise = None,
+        mask_std: Tensor | None = None,
     ) -> Tensor:
         """One deterministic pass with the posterior's mean mask; a mirror ensemble has several."""
-        if camera.bands != self.bands:
+        if camera.bands != self.bands and not works_from_snapshot(self.backbone):
             raise ShapeError(
                 f"this network was built for {self.bands} bands, the camera has {camera.bands}. "
                 f"Resample the spectrum to {self.bands} bands, or use a solver such as gap-tv."
             )
         mean = self.posterior.mean(as_mask_batch(mask))
-        return self.reconstruct(measurement, mean, camera, noise)
+        return self.reconstruct(measurement, mean, camera, noise, mask_std)
 
     def reconstruct(
-        self, measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise = None
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise: Noise = None,
+        mask_std: Tensor | None = None,
     ) -> Tensor:
         """f_θ(y, m') for exactly this mask, `(B|1, 1|C, H, W)`; what training calls.
 
         noise: standard deviation `(B|1,)` of the measurement's noise, for networks that want to
             know; None: estimated from the measurement.
+        mask_std: rms error of the mask `(B|1, 1|C, H, W)`, negative where unknown, for networks
+            that want to know; None: unknown everywhere.
         """
         seen = network_input(self.inputs, measurement, mask, camera, noise)
-        return run_backbone(self.backbone, seen, measurement, mask, camera)
+        return run_backbone(self.backbone, seen, measurement, mask, camera, noise, mask_std)
+
+    def estimates(
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise: Noise = None,
+        mask_std: Tensor | None = None,
+    ) -> Estimates:
+        """What every stage says, for a loss at each of them; other backbones have one stage."""
+        if works_from_snapshot(self.backbone):
+            stages = cast("SnapshotBackbone", self.backbone).estimates
+            return stages(measurement, mask, camera, noise, mask_std)
+        return Estimates((self.reconstruct(measurement, mask, camera, noise),), (), None)
 
     def sample(
         self, measurement: Tensor, mask: Tensor, camera: CASSI, generator: torch.Generator
@@ -98,10 +183,26 @@ def wants_physics(backbone: nn.Module) -> bool:
     return bool(getattr(backbone, "wants_physics", False))
 
 
+def works_from_snapshot(backbone: nn.Module) -> bool:
+    """Whether the backbone is called as `SnapshotBackbone` says."""
+    return bool(getattr(backbone, "works_from_snapshot", False))
+
+
 def run_backbone(
-    backbone: nn.Module, seen: Tensor, measurement: Tensor, mask: Tensor, camera: CASSI
+    backbone: nn.Module,
+    seen: Tensor,
+    measurement: Tensor,
+    mask: Tensor,
+    camera: CASSI,
+    noise: Noise = None,
+    mask_std: Tensor | None = None,
 ) -> Tensor:
-    """A backbone on its input planes `seen (B, K, H, W)`, with the physics if it wants them."""
+    """A backbone on its input planes `seen (B, K, H, W)`, with the physics if it wants them.
+
+    noise, mask_std: for one that works from the snapshot; in planes they are already contained.
+    """
+    if works_from_snapshot(backbone):
+        return cast("SnapshotBackbone", backbone)(measurement, mask, camera, noise, mask_std)
     physics = (measurement, mask, camera) if wants_physics(backbone) else ()
     cube: Tensor = backbone(seen, *physics)
     return cube

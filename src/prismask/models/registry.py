@@ -2,8 +2,12 @@
 
 A backbone is an `nn.Module` built as `Backbone(planes=…, bands=…, **options)` that maps
 `(B, planes, H, W)` to `(B, C, H, W)`. One that contains the camera sets `wants_physics = True` and
-is called with `(x, measurement, mask, camera)` instead. Adding one is a file with a `@register`
-line and its name in `_HOMES`.
+is called with `(x, measurement, mask, camera)` instead. One that works from the snapshot itself
+(`models.network.SnapshotBackbone`) is built as `Backbone(**options)`. Adding one is a file with a
+`@register` line and its name in `_HOMES`.
+
+Each names in `io_layers` (patterns of parameter names, as `fnmatch` reads them) what is no hidden
+matrix: heads, tails, tables, gates. Optimisers that orthogonalise leave those to others.
 """
 
 from __future__ import annotations
@@ -34,8 +38,12 @@ _HOMES = {
     "lambda-net": "prismask.models.backbones.lambda_net",
     "gsm": "prismask.models.backbones.gsm",
     "hssp": "prismask.models.backbones.hssp",
+    "lumen": "prismask.models.backbones.lumen",
 }
 """Where each backbone lives; its module is imported when it is first asked for."""
+
+WITHOUT_PLANES = frozenset({"lumen"})
+"""Backbones that work from the snapshot itself: they have no input planes, and no `+` variant."""
 
 PLUS_INPUTS = ("backprojection", "normalised", "mask")
 """What a `name+` variant sees: the mask's throughput divided out, and the mask itself."""
@@ -72,7 +80,26 @@ class Backbone:
     @property
     def wants_physics(self) -> bool:
         """Whether it is also given the measurement, the mask and the camera."""
-        return bool(getattr(self.build, "wants_physics", False))
+        return bool(getattr(self.build, "wants_physics", False)) or self.works_from_snapshot
+
+    @property
+    def works_from_snapshot(self) -> bool:
+        """Whether it is given these and nothing else, behind a camera of any band count."""
+        return bool(getattr(self.build, "works_from_snapshot", False))
+
+    def sizes(self, inputs: Sequence[str], bands: int) -> dict[str, int]:
+        """What it has to know of its inputs and outputs when it is built."""
+        from prismask.models.inputs import input_planes
+
+        if not self.works_from_snapshot:
+            return {"planes": input_planes(inputs, bands), "bands": bands}
+        if inputs:
+            raise ConfigError(
+                f"backbone {self.name!r} works from the snapshot itself and has no input planes, "
+                f"but model.inputs lists {', '.join(inputs)}. Leave it empty, and the name "
+                "without a +."
+            )
+        return {}
 
 
 _BACKBONES: dict[str, Backbone] = {}
@@ -100,7 +127,7 @@ def backbone(name: str) -> Backbone:
 def list_models() -> list[str]:
     """All names that `create_model` takes."""
     known = {*_HOMES, *_BACKBONES}
-    return sorted([*known, *(f"{name}+" for name in known)])
+    return sorted([*known, *(f"{name}+" for name in known - WITHOUT_PLANES)])
 
 
 def create_model(
@@ -124,18 +151,18 @@ def create_model(
     seed: makes the weights reproducible without touching the global generator.
     options: passed to the backbone.
     """
-    from prismask.models.inputs import input_planes
     from prismask.models.network import Reconstructor
     from prismask.models.posterior import MaskPosterior, PosteriorConfig
 
     found = backbone(name.removesuffix("+"))
     if inputs is None:
         inputs = PLUS_INPUTS if name.endswith("+") else found.inputs
+    sizes = found.sizes(inputs, bands)
     with torch.random.fork_rng(devices=[]):
         if seed is not None:
             torch.manual_seed(seed)
         try:
-            network = found.build(planes=input_planes(inputs, bands), bands=bands, **options)
+            network = found.build(**sizes, **options)
         except TypeError as error:
             raise ConfigError(f"backbone {name!r} does not take these options: {error}") from error
         posterior = MaskPosterior(PosteriorConfig(kind=mask_posterior, **(posterior_options or {})))

@@ -6,17 +6,22 @@ moved by linear interpolation,
     shear_λ(u)[v] = (1 − t) · u[v − k] + t · u[v − k − 1],
 
 and `unshear` is the exact transpose of that, so the pair passes ⟨S u, y⟩ = ⟨u, Sᵀ y⟩ to rounding.
-Equal whole steps, the common case, run as strided views without a loop over the bands.
+Equal whole steps, the common case, run as strided views without a loop over the bands. Other
+offsets go band by band through a CPU's cache, and by one gather on other devices, where every band
+would be kernels of its own (`optics.shear_on_device`).
 """
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from prismask.optics import shear_on_device
 
 Offsets = tuple[float, ...]
 """Displacement of each band in pixels; the smallest is 0."""
@@ -85,6 +90,8 @@ def unshear(image: Tensor, offsets: Offsets, width: int) -> Tensor:
     With equal whole steps the result is a view of `image`, not a copy: do not write into it.
     """
     if whole_step(offsets) is None:
+        if _gathers(image):
+            return shear_on_device.unshear(image, _places(offsets, image.device), width)
         return torch.stack([_window(image, offset, width) for offset in offsets], dim=1)
     if torch.is_grad_enabled() and image.requires_grad:
         windows: Tensor = _Windows.apply(image, offsets, width)  # type: ignore[no-untyped-call]
@@ -160,7 +167,11 @@ def _window(image: Tensor, offset: float, width: int) -> Tensor:
 def _shear_sum_interpolated(
     planes: Tensor, mask: Tensor | None, offsets: Offsets, power: int
 ) -> Tensor:
-    """Σ_λ of band λ (times its mask), moved by any offset; one band at a time in memory."""
+    """Σ_λ of band λ (times its mask), moved by any offset; on a CPU one band after the other."""
+    if _gathers(planes):
+        coded = planes if mask is None else planes * mask
+        length = planes.shape[-1] + shear_extent(offsets)
+        return shear_on_device.shear_sum(coded, _places(offsets, planes.device), length, power)
     batch, _, height, width = planes.shape
     dtype = planes.dtype
     if mask is not None:
@@ -175,3 +186,21 @@ def _shear_sum_interpolated(
         if rest:
             image[..., whole + 1 : whole + 1 + width].add_(plane, alpha=rest**power)
     return image
+
+
+def _gathers(image: Tensor) -> bool:
+    """Whether one gather is faster than a loop over the bands."""
+    return image.device.type not in ("cpu", "meta")
+
+
+def _places(offsets: Offsets, device: torch.device) -> Tensor:
+    # A compiler makes constants of them; elsewhere a copy would make the host wait, so it is kept.
+    return _copied(offsets, device) if torch.compiler.is_compiling() else _kept(offsets, device)
+
+
+def _copied(offsets: Offsets, device: torch.device) -> Tensor:
+    dtype = torch.float32 if device.type == "mps" else torch.float64
+    return torch.tensor(offsets, dtype=dtype, device=device)
+
+
+_kept = lru_cache(maxsize=64)(_copied)

@@ -1,7 +1,13 @@
-"""`optics.shear` for offsets that are numbers on the device instead of constants.
+"""`optics.shear` by reading instead of writing, one gather each way.
 
-Compiled code has the offsets of a camera built in; here they are read from tensors, so that they
-may be others in the next step: `whole (C,)` pixels and the `rest (C,)` of a pixel.
+Band λ moved by o = k + t (k whole, 0 ≤ t < 1) is read from where it came,
+
+    y[v] = Σ_λ (1 − t_λ) · z_λ[v − k_λ] + t_λ · z_λ[v − k_λ − 1],
+
+and 0 from beyond the ends. The transpose reads y the same way, and each is the other's gradient, so
+nothing is ever scattered and a compiler can fuse all of it. Where a band lands is a number on the
+device, `places (C,)` or `(B, C)` in pixels: compiled code has no offsets built in, and every step,
+or every sample, may have others.
 """
 
 from __future__ import annotations
@@ -10,88 +16,89 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 
-def shear_sum(planes: Tensor, whole: Tensor, rest: Tensor, length: int) -> Tensor:
-    """Shear every band by its offset and sum: `(B, C, H, W)` → `(B, H, length)`."""
-    found: Tensor = _Shear.apply(planes, whole, rest, length)  # type: ignore[no-untyped-call]
+def shear_sum(planes: Tensor, places: Tensor, length: int, power: int = 1) -> Tensor:
+    """Shear every band to its place and sum: `(B, C, H, W)` → `(B, H, length)`.
+
+    power: 2 squares the interpolation weights, for the diagonal of A Aᵀ.
+    """
+    found: Tensor = _Shear.apply(planes, places, length, power)  # type: ignore[no-untyped-call]
     return found
 
 
-def unshear(image: Tensor, whole: Tensor, rest: Tensor, width: int) -> Tensor:
+def unshear(image: Tensor, places: Tensor, width: int, power: int = 1) -> Tensor:
     """Cut each band's window back out: `(B, H, L)` → `(B, C, H, width)`."""
-    found: Tensor = _Unshear.apply(image, whole, rest, width)  # type: ignore[no-untyped-call]
+    found: Tensor = _Unshear.apply(image, places, width, power)  # type: ignore[no-untyped-call]
     return found
 
 
-def _sheared(planes: Tensor, whole: Tensor, rest: Tensor, length: int) -> Tensor:
-    """Σ_λ of planes `(B, C, H, W)` at their offsets, `(B, H, length)`."""
-    batch, bands, height, width = planes.shape
-    # A column of zeros on either side stands for everything beyond.
-    padded = F.pad(planes, (1, 1))
-    column = torch.arange(length, device=planes.device)[None] - whole[:, None] + 1
-    size = (batch, bands, height, length)
-    near, far = (
-        padded.gather(-1, at.clamp(0, width + 1)[None, :, None].expand(size))
-        for at in (column, column - 1)
-    )
-    share = rest.to(planes.dtype)[None, :, None, None]
-    return ((1 - share) * near + share * far).sum(1)
+def _split(places: Tensor, dtype: torch.dtype, power: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Whole pixels `(B|1, C, 1, 1)`, and the weights of the two pixels that share a value."""
+    rows = places if places.ndim == 2 else places[None]
+    whole = rows.floor()
+    rest = (rows - whole).to(dtype)[:, :, None, None]
+    return whole.long()[:, :, None, None], (1 - rest) ** power, rest**power
 
 
-def _unsheared(image: Tensor, whole: Tensor, rest: Tensor, width: int) -> Tensor:
-    """The windows of image `(B, H, L)`, `(B, C, H, width)`."""
-    batch, height, length = image.shape
-    bands = whole.shape[0]
-    column = torch.arange(width, device=image.device)[None] + whole[:, None]
-    rows = F.pad(image, (0, 1))[:, None].expand(-1, bands, -1, -1)
-    size = (batch, bands, height, width)
-    near, far = (
-        rows.gather(-1, at.clamp(0, length)[None, :, None].expand(size))
-        for at in (column, column + 1)
-    )
-    share = rest.to(image.dtype)[None, :, None, None]
-    return (1 - share) * near + share * far
+def _read(values: Tensor, column: Tensor) -> Tensor:
+    """`values (B, C, H, N)` at columns `(B|1, C, 1, M)`, 0 beyond the ends: `(B, C, H, M)`."""
+    batch, bands, height, count = values.shape
+    inside = (column >= 0) & (column < count)
+    index = column.clamp(0, count - 1).expand(batch, bands, height, -1)
+    return torch.where(inside, values.gather(-1, index), 0)
+
+
+def _sheared(planes: Tensor, places: Tensor, length: int, power: int) -> Tensor:
+    whole, near, far = _split(places, planes.dtype, power)
+    column = torch.arange(length, device=planes.device) - whole
+    return (near * _read(planes, column) + far * _read(planes, column - 1)).sum(1)
+
+
+def _unsheared(image: Tensor, places: Tensor, width: int, power: int) -> Tensor:
+    whole, near, far = _split(places, image.dtype, power)
+    column = torch.arange(width, device=image.device) + whole
+    rows = image[:, None].expand(-1, whole.shape[1], -1, -1)
+    return near * _read(rows, column) + far * _read(rows, column + 1)
 
 
 class _Shear(torch.autograd.Function):
     """Autograd would scatter; the transpose of shearing is unshearing, which gathers."""
 
     @staticmethod
-    def forward(planes: Tensor, whole: Tensor, rest: Tensor, length: int) -> Tensor:
+    def forward(planes: Tensor, places: Tensor, length: int, power: int) -> Tensor:
         """The sheared sum."""
-        return _sheared(planes, whole, rest, length)
+        return _sheared(planes, places, length, power)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         """Where bands land, and how wide they are."""
-        ctx.save_for_backward(inputs[1], inputs[2])
-        ctx.width = inputs[0].shape[-1]
+        ctx.save_for_backward(inputs[1])
+        ctx.width, ctx.power = inputs[0].shape[-1], inputs[3]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         """The transpose."""
-        whole, rest = ctx.saved_tensors
-        return _unsheared(gradient, whole, rest, ctx.width), None, None, None
+        (places,) = ctx.saved_tensors
+        return _Unshear.apply(gradient, places, ctx.width, ctx.power), None, None, None  # type: ignore[no-untyped-call]
 
 
 class _Unshear(torch.autograd.Function):
     """The same the other way round."""
 
     @staticmethod
-    def forward(image: Tensor, whole: Tensor, rest: Tensor, width: int) -> Tensor:
+    def forward(image: Tensor, places: Tensor, width: int, power: int) -> Tensor:
         """The windows."""
-        return _unsheared(image, whole, rest, width)
+        return _unsheared(image, places, width, power)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         """Where bands land, and how long the image is."""
-        ctx.save_for_backward(inputs[1], inputs[2])
-        ctx.length = inputs[0].shape[-1]
+        ctx.save_for_backward(inputs[1])
+        ctx.length, ctx.power = inputs[0].shape[-1], inputs[3]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         """The transpose."""
-        whole, rest = ctx.saved_tensors
-        return _sheared(gradient, whole, rest, ctx.length), None, None, None
+        (places,) = ctx.saved_tensors
+        return _Shear.apply(gradient, places, ctx.length, ctx.power), None, None, None  # type: ignore[no-untyped-call]

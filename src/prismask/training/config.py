@@ -52,6 +52,13 @@ class DataConfig:
     repaint: float = 0.0
     """How strongly two random lamps, mixed pixel by pixel, recolour each crop: new materials from
     known scenes (training/data/repaint.py)."""
+    lamps: float = 0.0
+    """Share of crops lit by a lamp with lines: fluorescent, discharge or LED
+    (training/data/structured.py)."""
+    narrow_bands: float = 0.0
+    """Share of crops in parts of which materials absorb or reflect in narrow bands."""
+    laser_lines: float = 0.0
+    """Share of crops parts of which are also lit by a single line."""
     noise_std: tuple[float, float] = (0.0, 0.0)
     """Gaussian measurement noise: each sample draws its σ from this range; the measurement is
     scaled by 2/C when the noise is added, so σ is relative to the cube's range."""
@@ -80,6 +87,19 @@ class MaskConfig:
     """Share of steps whose masks are cut from fabricated instruments instead of the region."""
     fabricated_count: int = 16
     """How many instruments are fabricated for that."""
+    binary_share: float = 0.0
+    """Share of the masks of which only open and closed is left: sharp edges, no grey."""
+    fault_share: float = 0.0
+    """Share of the samples whose light is coded by another mask than the told one: moved, turned,
+    blurred, bent in its values, dead pixels, noise (training/data/wrong_masks.py)."""
+    fault_size: float = 1.0
+    """Factor on the size of all these faults."""
+    dispersion_share: float = 0.0
+    """Share of those samples whose dispersion is not quite what is told either."""
+    per_band_share: float = 0.0
+    """Share of the steps whose masks have a plane per band, sharper in some than in others."""
+    told_share: float = 0.7
+    """With faults: share of all samples for which the network is told how far the mask is off."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +122,19 @@ class CameraConfig:
     bend: float = 0.0
     """Most by which it is bent in those steps, as a share of its length: 0.1 makes steps of 2 px
     2.8 px at one end and 1.2 px at the other."""
+    jitter: float = 0.0
+    """Most by which each band lands beside its place in those steps, as a share of half the way to
+    its neighbour."""
+    more_bands: tuple[int, ...] = ()
+    """Other band counts, cut from the same spectrum, for networks that serve any; each of them is
+    compiled by itself, so name few."""
+    more_bands_share: float = 0.25
+    """With these: share of the steps that have one of them."""
 
     @property
     def is_varied(self) -> bool:
         """Whether steps differ in the camera."""
-        return self.spread != (1.0, 1.0) or self.bend != 0
+        return self.spread != (1.0, 1.0) or self.bend != 0 or self.jitter != 0
 
     def __post_init__(self) -> None:
         choose(self.design, ("single", "dual"), "camera.design")
@@ -116,6 +144,10 @@ class CameraConfig:
                     f"camera.{name} lists {len(listed)} numbers, camera.bands says {self.bands}: "
                     "one for each band is needed."
                 )
+        if any(count < 1 for count in self.more_bands):
+            raise ConfigError(
+                f"camera.more_bands = {list(self.more_bands)}: every count must be at least 1."
+            )
 
 
 @dataclass(frozen=True)
@@ -140,6 +172,12 @@ class LossConfig:
     kind: str = "l2"
     """"l2": squared error (the paper); "rmse": its root, sample by sample; "l1": absolute error;
     "log": the logarithm of each sample's squared error over its own energy, as PSNR counts."""
+    stage_decay: float = 0.0
+    """For networks that say something at every stage: a stage weighs this factor less than the next
+    (0.7: 1, 0.7, 0.49 … from the end); 0: the last alone."""
+    mask_weight: float = 0.0
+    """For networks that estimate the mask too: weight of what is left of its error
+    (`training.stages`)."""
     adversarial: float = 0.0
     """Weight of a discriminator's opinion in θ's loss (λ-net: 0.01); 0: no discriminator."""
     beta: float = 1e-5

@@ -21,7 +21,7 @@ from prismask.training.config import TrainConfig, to_toml
 from prismask.training.data.batches import BatchMaker
 from prismask.training.distributed import World, join_world, leave_world
 from prismask.training.loop import fit
-from prismask.training.setup import Prepared, build_model, prepare
+from prismask.training.setup import Prepared, build_model, prepare, wavelengths
 from prismask.training.state import TrainState, new_state
 from prismask.training.step import Report, Training, Validate
 
@@ -78,7 +78,7 @@ def train(
             _open_folder(place, config, prepared, state, resume, world)
             run = Training(
                 config=config,
-                camera=prepared.moving,
+                camera=prepared.camera,
                 training=training,
                 validation=validation,
                 device=device,
@@ -102,11 +102,14 @@ def _batches(
     return BatchMaker(
         prepared.bank(scenes, config),
         prepared.masks,
-        prepared.moving,
+        prepared.measuring,
         config.data,
         seed_of(config.seed, name),
         config.schedule.batch,
         part,
+        wavelengths(config.camera),
+        config.camera.more_bands,
+        config.camera.more_bands_share,
     )
 
 

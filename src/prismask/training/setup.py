@@ -13,7 +13,7 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.models.catalogue import find_weights
-from prismask.models.network import Reconstructor
+from prismask.models.network import Reconstructor, works_from_snapshot
 from prismask.models.provenance import commit, device_name, versions
 from prismask.models.registry import create_model
 from prismask.models.trained import trained_with
@@ -24,7 +24,7 @@ from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.mask_sets import check_disjoint
 from prismask.optics.masks import MaskRegion
 from prismask.optics.randomness import seed_of
-from prismask.optics.varied_prism import VariedCamera
+from prismask.optics.varied_prism import PrismFamily
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
 from prismask.scenes.records import array_hash, check_wavelengths
 from prismask.training.config import CameraConfig, TrainConfig
@@ -38,8 +38,8 @@ class Prepared:
 
     camera: CASSI
     """As the record and the validation know it."""
-    moving: CASSI
-    """The one that measures crops: the same, or one with another prism in every step."""
+    measuring: CASSI | PrismFamily
+    """What measures crops: the same, or a family of which every step draws another one."""
     train_scenes: Tensor
     """`(N, C, H, W)` on the device."""
     validation_scenes: Tensor
@@ -87,7 +87,7 @@ def prepare(
     }
     return Prepared(
         camera,
-        _moving(camera, config.camera, device),
+        _measuring(camera, config.camera, device),
         torch.from_numpy(train).to(device),
         torch.from_numpy(validation).to(device),
         region,
@@ -111,6 +111,11 @@ def build_model(config: TrainConfig, device: torch.device, fresh: bool = True) -
         seed=seed_of(config.seed, "weights"),
         **config.model.options,
     )
+    if config.camera.more_bands and not works_from_snapshot(model.backbone):
+        raise ConfigError(
+            f"camera.more_bands is for networks that serve any band count; {config.model.backbone} "
+            f"is built for {config.camera.bands}. Leave it empty, or train lumen."
+        )
     if fresh and config.model.start_from:
         fill_from(model, find_weights(config.model.start_from))
     model.to(device)
@@ -136,15 +141,18 @@ def wavelengths(config: CameraConfig) -> tuple[float, ...]:
     return tuple(np.linspace(first, last, config.bands).round(3).tolist())
 
 
-def _moving(nominal: CASSI, config: CameraConfig, device: torch.device) -> CASSI:
+def _measuring(nominal: CASSI, config: CameraConfig, device: torch.device) -> CASSI | PrismFamily:
     if not config.is_varied:
         return nominal
-    return VariedCamera(nominal, config.spread, config.bend, device)
+    return PrismFamily(nominal, config.spread, config.bend, config.jitter, device)
 
 
 def _variation(config: CameraConfig) -> dict[str, Any]:
     """What a record says beside the camera's own offsets, where steps differed in them."""
-    return {"spread": list(config.spread), "bend": config.bend} if config.is_varied else {}
+    if not config.is_varied:
+        return {}
+    jitter = {"jitter": config.jitter} if config.jitter else {}
+    return {"spread": list(config.spread), "bend": config.bend, **jitter}
 
 
 def _scenes(config: TrainConfig) -> tuple[Any, Any, dict[str, list[str]]]:
@@ -226,6 +234,13 @@ def _mask_record(region: MaskRegion | None, config: TrainConfig) -> dict[str, An
         "calibration_error": config.masks.calibration_error,
         "fabricated_share": 1.0 if region is None else config.masks.fabricated_share,
     }
+    if config.masks.fault_share > 0:
+        facts |= {
+            "fault_share": config.masks.fault_share,
+            "fault_size": config.masks.fault_size,
+            "dispersion_share": config.masks.dispersion_share,
+            "told_share": config.masks.told_share,
+        }
     if region is not None:
         facts |= {
             "name": region.name,

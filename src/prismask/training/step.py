@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,14 @@ from prismask.models.network import compile_parts
 from prismask.models.posterior import entropy_term, perturb, prior_noise
 from prismask.models.replay import capture
 from prismask.optics.camera import CASSI
+from prismask.optics.varied_prism import VariedCamera
 from prismask.training.config import TrainConfig
 from prismask.training.data.batches import Batch, BatchMaker
 from prismask.training.distributed import World, average_gradients, mean_over_world
 from prismask.training.losses import reconstruction_loss
 from prismask.training.optimizers import Optimisers
 from prismask.training.schedule import Phase
+from prismask.training.stages import mask_loss, staged_loss
 from prismask.training.state import TrainState, set_phase, share_of_newest, update_average
 
 log = logging.getLogger(__name__)
@@ -64,7 +67,7 @@ class Stepper:
         self.state = state
         self.run = run
         self.phase: Phase | None = None
-        self.wants_noise = "noise" in state.model.inputs
+        self.wants_noise = state.model.wants_noise
         speed = run.config.speed
         on_gpu = run.device.type == "cuda"
         self.half = speed.precision == "bf16" or (speed.precision == "auto" and on_gpu)
@@ -74,7 +77,7 @@ class Stepper:
                 f"speed.graphs replays the step of one process; {run.world.size} share this run. "
                 "Set speed.graphs = false."
             )
-        self.recordings: dict[Phase, RecordedStep] = {}
+        self.recordings: dict[Hashable, RecordedStep] = {}
         # The share of the newest weights in their average, where a graph can read it.
         self.share = torch.zeros((), device=run.device) if self.graphs else None
         # One graph from the snapshot to the loss: what lies between convolutions is fused.
@@ -97,8 +100,10 @@ class Stepper:
             seen = self._step(phase, batch, epsilon, share)
         else:
             share = self.share.fill_(share)
-            recorded = self.recordings.setdefault(phase, RecordedStep(self._step, phase, share))
-            seen = recorded(batch, epsilon)
+            kind = (phase, *(value.shape for value in _tensors(batch)))
+            if kind not in self.recordings:
+                self.recordings[kind] = RecordedStep(self._step, phase, share)
+            seen = self.recordings[kind](batch, epsilon)
         if self.state.step % self.check_every == 0:
             self._check(seen["loss"], batches)
         return seen
@@ -109,8 +114,15 @@ class Stepper:
         """Everything that a step does with its batch."""
         with torch.autocast(self.run.device.type, torch.bfloat16, enabled=self.half):
             mask, mask_std = self._shown_mask(batch, epsilon, phase)
-            noise = batch.noise if self.wants_noise else None
-            estimate, loss, mse = self.loss_of(batch.measurement, mask, batch.cube, noise)
+            estimate, loss, mse = self.loss_of(
+                batch.measurement,
+                mask,
+                batch.cube,
+                batch.camera,
+                batch.noise if self.wants_noise else None,
+                batch.mask_std if self.state.model.wants_mask_std else None,
+                batch.true_mask,
+            )
         total = loss + self._objection(estimate, batch, phase)
         if phase == "phi" and mask_std is not None:
             settings = self.run.config.loss
@@ -122,12 +134,26 @@ class Stepper:
         return {"loss": loss.detach(), "mse": mse, **_range_of(mask_std)}
 
     def _loss_of(
-        self, measurement: Tensor, mask: Tensor, cube: Tensor, noise: Tensor | None
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        cube: Tensor,
+        camera: CASSI,
+        noise: Tensor | None,
+        mask_std: Tensor | None,
+        true_mask: Tensor,
     ) -> tuple[Tensor | None, Tensor, Tensor]:
         """ℓ and the mean squared error, and the cubes where an adversary wants to see them: another
         output of a compiled graph would cost a gradient of zeros in every step."""
-        estimate = self.state.model.reconstruct(measurement, mask, self.run.camera, noise)
-        loss = reconstruction_loss(estimate, cube, self.run.config.loss.kind)
+        settings = self.run.config.loss
+        said = self.state.model.estimates(measurement, mask, camera, noise, mask_std)
+        loss = staged_loss(
+            said, cube, partial(reconstruction_loss, kind=settings.kind), settings.stage_decay
+        )
+        if said.masks and settings.mask_weight > 0:
+            left = mask_loss(said.masks, mask, true_mask, settings.stage_decay)
+            loss = loss + settings.mask_weight * left
+        estimate = said.cubes[-1]
         mse = (estimate.detach().float() - cube).square().mean()
         return (None if self.state.adversary is None else estimate), loss, mse
 
@@ -136,13 +162,13 @@ class Stepper:
         adversary = self.state.adversary
         if adversary is None or estimate is None or phase == "phi":
             return 0.0
-        objection = adversary.objection(estimate, batch.measurement, self.run.camera)
+        objection = adversary.objection(estimate, batch.measurement, batch.camera)
         return self.run.config.loss.adversarial * objection
 
     def _teach_adversary(self, estimate: Tensor | None, batch: Batch, phase: Phase) -> None:
         adversary = self.state.adversary
         if adversary is not None and estimate is not None and phase != "phi":
-            seen = (batch.measurement, self.run.camera)
+            seen = (batch.measurement, batch.camera)
             adversary.learn(estimate.detach(), batch.cube, *seen, self.run.world)
 
     def _mask_std_of(self, mask: Tensor, learned: bool) -> Tensor:
@@ -227,7 +253,7 @@ class RecordedStep:
         if self.graph is None or self.batch is None:
             return self._plain(batch, epsilon)
         for place, values in zip(_tensors(self.batch), _tensors(batch), strict=True):
-            place.copy_(values)
+            place.copy_(values, non_blocking=True)
         if self.epsilon is not None and epsilon is not None:
             self.epsilon.copy_(epsilon)
         self.graph.replay()
@@ -243,14 +269,7 @@ class RecordedStep:
         return seen
 
     def _record(self, batch: Batch, epsilon: Tensor | None) -> None:
-        self.batch = replace(
-            batch,
-            **{
-                entry.name: value.clone()
-                for entry in fields(batch)
-                if isinstance(value := getattr(batch, entry.name), Tensor)
-            },
-        )
+        self.batch = _own_copy(batch)
         self.epsilon = None if epsilon is None else epsilon.clone()
 
         def run() -> None:
@@ -266,8 +285,21 @@ class RecordedStep:
 
 
 def _tensors(batch: Batch) -> list[Tensor]:
+    """Everything in a batch that changes from step to step."""
     values = [getattr(batch, entry.name) for entry in fields(batch)]
-    return [value for value in values if isinstance(value, Tensor)]
+    places = [batch.camera.places] if isinstance(batch.camera, VariedCamera) else []
+    return [value for value in values if isinstance(value, Tensor)] + places
+
+
+def _own_copy(batch: Batch) -> Batch:
+    """The same batch in memory of its own, for a graph to read."""
+    values = {entry.name: getattr(batch, entry.name) for entry in fields(batch)}
+    copies: dict[str, Any] = {
+        name: value.clone() for name, value in values.items() if isinstance(value, Tensor)
+    }
+    if isinstance(batch.camera, VariedCamera):
+        copies["camera"] = batch.camera.reading(batch.camera.places.clone())
+    return replace(batch, **copies)
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:

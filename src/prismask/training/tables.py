@@ -96,8 +96,9 @@ def _convert(value: Any, hint: Any, origin: str, key: str) -> Any:
         both = value if isinstance(value, list | tuple) else (value, value)
         if len(both) == 2 and all(type(v) is int for v in both):
             return tuple(both)
-    if hint == tuple[float, ...] and isinstance(value, list | tuple):
-        return tuple(_convert(v, float, origin, key) for v in value)
+    for kind in (float, int):
+        if hint == tuple[kind, ...] and isinstance(value, list | tuple):  # type: ignore[valid-type]
+            return tuple(_convert(v, kind, origin, key) for v in value)
     if hint == tuple[str, ...] and isinstance(value, list | tuple):
         return tuple(str(v) for v in value)
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool):

@@ -6,6 +6,7 @@ One list of networks, one list of laws; a new backbone is subjected to all of th
 
 from __future__ import annotations
 
+import fnmatch
 import json
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,13 @@ from prismask.errors import ConfigError
 from prismask.models.complexity import count_multiply_adds, count_parameters, describe
 from prismask.models.fast import FastReconstructor
 from prismask.models.network import Reconstructor, compile_parts
-from prismask.models.registry import SPEEDS, backbone, create_model, list_models
+from prismask.models.registry import (
+    SPEEDS,
+    WITHOUT_PLANES,
+    backbone,
+    create_model,
+    list_models,
+)
 from prismask.models.weights import load_weights, save_weights
 from prismask.optics.camera import CASSI
 
@@ -31,8 +38,9 @@ TINY: dict[str, dict[str, Any]] = {
     "lambda-net": {"width": 8},
     "gsm": {"width": 8, "stages": 2, "taps": 3},
     "hssp": {"width": 8, "stages": 2},
+    "lumen": {"width": 8, "stages": 2, "cosines": 8, "gate": 3, "context": True},
 }
-UNFOLDED = ("gsm", "hssp", "srn-looks")
+UNFOLDED = ("gsm", "hssp", "srn-looks", "lumen")
 BANDS = 5
 ODD = (33, 47)
 FRACTIONAL = CASSI.from_step(BANDS, 1.7)
@@ -54,7 +62,9 @@ every_network = pytest.mark.parametrize("name", TINY)
 
 
 def test_all_registered_networks_are_on_the_list() -> None:
-    assert list_models() == sorted([*TINY, *(f"{name}+" for name in TINY)])
+    with_planes = [f"{name}+" for name in TINY if name not in WITHOUT_PLANES]
+    assert list_models() == sorted([*TINY, *with_planes])
+    assert {name for name in TINY if backbone(name).works_from_snapshot} == WITHOUT_PLANES
     assert {name for name in TINY if backbone(name).wants_physics} == set(UNFOLDED)
 
 
@@ -65,7 +75,8 @@ MEASURED = Path(__file__).resolve().parents[3] / "results" / "benchmark_backbone
 def test_speed_classes_are_what_was_measured() -> None:
     rows = json.loads(MEASURED.read_text(encoding="utf-8"))["rows"]
     measured = {row["network"]: row["inference"]["ours"]["ms"] for row in rows}
-    for name in TINY:
+    assert {name for name in TINY if backbone(name).speed == "unmeasured"} == TINY.keys() - measured
+    for name in TINY.keys() & measured.keys():
         first = next(speed for speed, limit in SPEEDS.items() if measured[name] < limit)
         assert backbone(name).speed == first, f"{name}: {measured[name]:.1f} ms"
 
@@ -77,6 +88,10 @@ def test_speed_classes_are_what_was_measured() -> None:
 @pytest.mark.parametrize("suffix", ["", "+"])
 @torch.no_grad()
 def test_any_size_bands_and_dispersion(name: str, suffix: str) -> None:
+    if suffix and name in WITHOUT_PLANES:
+        with pytest.raises(ConfigError, match="no input planes"):
+            tiny(name + suffix)
+        return
     cameras = (FRACTIONAL, CASSI.from_step(BANDS, -2.0, axis="height", design="dual"))
     for camera in cameras:
         measurement, mask = snapshot(camera)
@@ -221,7 +236,10 @@ def test_full_networks_at_the_cameras_sizes(name: str, size: int) -> None:
         model = create_model(name, mask_posterior="gst")
         mask = torch.empty(1, 1, *camera.mask_size((size, size)))
         measurement = torch.empty(1, *camera.measurement_size((size, size)))
-    assert model(measurement, mask, camera).shape == (1, 28, size, size)
+        noise = torch.empty(
+            1
+        )  # told, because it cannot be estimated from numbers that are not there
+    assert model(measurement, mask, camera, noise).shape == (1, 28, size, size)
 
 
 @pytest.mark.slow
@@ -285,6 +303,9 @@ def test_tsa_net_with_the_published_norm() -> None:
         ("tsa-net", {"norm": "bacth"}),
         ("gsm", {"operator": "none"}),
         ("hssp", {"depth": 3}),
+        ("lumen", {"width": 12}),
+        ("lumen", {"gate": 4}),
+        ("lumen", {"stages": 0}),
     ],
 )
 def test_wrong_options_are_named(name: str, options: dict[str, Any]) -> None:
@@ -298,6 +319,7 @@ def test_wrong_options_are_named(name: str, options: dict[str, Any]) -> None:
         ("swinir", {"layers": 6}, 2),  # with and without a shift
         ("spectral-vit", {"layers": 4}, 1),
         ("gsm", {"stages": 4}, 8),  # of 24 calls
+        ("lumen", {"stages": 4}, 4),  # its two ends; the first stage is given no gradient
     ],
 )
 # PyTorch warns of what it does itself while it traces.
@@ -320,3 +342,19 @@ def test_what_repeats_is_compiled_once(name: str, more: dict[str, Any], graphs: 
 
 def test_a_network_without_parts_is_left_alone() -> None:
     assert not compile_parts(tiny("srn").backbone)
+
+
+@every_network
+def test_what_is_no_hidden_matrix_is_named(name: str) -> None:
+    """Every pattern meets something, and no matrix that reads or gives bands is called hidden."""
+    names = [n for n, p in tiny(name).backbone.named_parameters() if p.ndim >= 2]
+    patterns = backbone(name).build.io_layers  # type: ignore[attr-defined]
+    optional = {"first_guess.*"}  # where the input planes are not one per band
+    for pattern in set(patterns) - optional:
+        everything = [n for n, _ in tiny(name).backbone.named_parameters()]
+        assert fnmatch.filter(everything, pattern), pattern
+    hidden = [n for n in names if not any(fnmatch.fnmatch(n, pattern) for pattern in patterns)]
+    assert bool(hidden) is (name != "hssp"), "hssp has nothing between its bands"
+    sizes = {n: p.shape for n, p in tiny(name).backbone.named_parameters()}
+    for n in hidden:
+        assert BANDS not in sizes[n][:2], n

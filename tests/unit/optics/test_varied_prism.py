@@ -12,29 +12,30 @@ from torch.nn import functional as F
 from prismask.errors import ConfigError
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
-from prismask.optics.varied_prism import LEAST, MOST, VariedCamera
+from prismask.optics.varied_prism import LEAST, MOST, PrismFamily, VariedCamera
 
 NOMINAL = CASSI.from_step(5, 2.0)
 OFFSETS = (0.0, 2.3, 4.45, 6.1, 8.3)
 NARROW = (0.0, 1.25, 2.5, 3.6, 4.9)
 
 
+FAMILY = PrismFamily(NOMINAL, (0.6, 1.1), 0.1)
+
+
 def landed(offsets: tuple[float, ...] = OFFSETS) -> VariedCamera:
-    camera = VariedCamera(NOMINAL, (0.6, 1.1), 0.1)
-    object.__setattr__(camera, "_rest", camera._rest.double())
-    camera.land(torch.tensor(offsets, dtype=torch.float64))
-    return camera
+    return FAMILY.landing_at(torch.tensor(offsets, dtype=torch.float64))
 
 
 def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def places_of(camera: VariedCamera, seeds: int) -> torch.Tensor:
+def places_of(family: PrismFamily, seeds: int) -> torch.Tensor:
     seen = []
     for seed in range(seeds):
-        camera.draw(torch.Generator().manual_seed(seed))
-        seen.append(camera._whole + camera._rest.double())
+        camera = family.draw(torch.Generator().manual_seed(seed))
+        assert camera.offsets == tuple(camera.places.tolist())
+        seen.append(camera.places)
         assert camera.lit_extent == math.ceil(round(float(seen[-1].max()), 5))
     return torch.stack(seen)
 
@@ -54,6 +55,8 @@ def test_it_is_the_camera_of_its_offsets(offsets: tuple[float, ...]) -> None:
     torch.testing.assert_close(ours.adjoint(wide, mask), theirs.adjoint(shot, mask))
     torch.testing.assert_close(ours.spread(wide, mask), theirs.spread(shot, mask))
     torch.testing.assert_close(ours.gram_bound(mask), F.pad(theirs.gram_bound(mask), (0, longer)))
+    diagonal = F.pad(theirs.gram_diagonal(mask), (0, longer))
+    torch.testing.assert_close(ours.gram_diagonal(mask), diagonal)
     torch.testing.assert_close(ours.throughput(mask), F.pad(theirs.throughput(mask), (0, longer)))
 
 
@@ -92,10 +95,9 @@ def test_gradients_are_the_transposes() -> None:
 
 
 def test_draws_are_reproducible_stay_inside_and_are_often_none() -> None:
-    camera = VariedCamera(NOMINAL, (0.6, 1.1), 0.1)
-    places = places_of(camera, 400)
-    camera.draw(torch.Generator().manual_seed(3))
-    torch.testing.assert_close(camera._whole + camera._rest.double(), places[3])
+    places = places_of(FAMILY, 400)
+    again = FAMILY.draw(torch.Generator().manual_seed(3))
+    assert torch.equal(again.places, places[3])
     is_steady = (places == torch.tensor(NOMINAL.offsets)).all(1)
     assert 0.4 < float(is_steady.float().mean()) < 0.6
     assert float(places[:, 0].abs().max()) == 0
@@ -120,7 +122,7 @@ def test_the_widest_camera_fits_and_no_band_passes_another(
     spread: tuple[float, float], bend: float
 ) -> None:
     nominal = CASSI.from_step(28, 2.0)
-    camera = VariedCamera(nominal, spread, bend)
+    camera = PrismFamily(nominal, spread, bend)
     places = places_of(camera, 100)
     assert camera.extent == math.ceil(54 * max(1.0, spread[1]))
     assert float(places.max()) <= camera.extent
@@ -131,23 +133,22 @@ def test_the_widest_camera_fits_and_no_band_passes_another(
 # PyTorch warns of what it does itself while it traces.
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated")
 def test_one_compiled_graph_serves_all_draws() -> None:
-    camera = VariedCamera(NOMINAL, (0.6, 1.1), 0.1)
     graphs = []
 
     def count(graph: Any, _: Any) -> Any:
         graphs.append(graph)
         return graph.forward
 
-    def seen(cube: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def seen(cube: torch.Tensor, mask: torch.Tensor, camera: CASSI) -> torch.Tensor:
         return camera.spread(camera.forward(cube, mask), mask) / camera.gram_bound(mask).sum()
 
     compiled = torch.compile(seen, backend=count, dynamic=False, fullgraph=True)
     cube, mask = numbers(2, 5, 6, 11).float(), numbers(2, 1, 6, 11).float()
     found = []
     for seed in range(6):
-        camera.draw(torch.Generator().manual_seed(seed))
-        found.append(compiled(cube, mask))
-        torch.testing.assert_close(found[-1], seen(cube, mask))
+        camera = FAMILY.draw(torch.Generator().manual_seed(seed))
+        found.append(compiled(cube, mask, camera))
+        torch.testing.assert_close(found[-1], seen(cube, mask, camera))
     assert len(graphs) == 1
     assert len({float(one.sum()) for one in found}) > 2
 
@@ -155,14 +156,43 @@ def test_one_compiled_graph_serves_all_draws() -> None:
 def test_what_cannot_vary() -> None:
     for spread in ((0.2, 1.0), (1.0, 1.6), (1.1, 0.9), (0.0, 1.0), (1.0, float("nan"))):
         with pytest.raises(ConfigError, match=r"camera\.spread .* between 0\.3 and 1\.5"):
-            VariedCamera(NOMINAL, spread)
+            PrismFamily(NOMINAL, spread)
     # Five bands: the last two are at 3/4 and 1, so they meet at 1 / (4 · 3/4).
-    VariedCamera(NOMINAL, bend=0.333)
+    PrismFamily(NOMINAL, bend=0.333)
     for bend in (-0.1, 0.334, float("nan")):
         with pytest.raises(ConfigError, match=r"camera\.bend is .* below 0\.3333"):
-            VariedCamera(NOMINAL, (0.6, 1.1), bend)
-    VariedCamera(CASSI.from_step(2), bend=0.4)  # two bands are both ends
+            PrismFamily(NOMINAL, (0.6, 1.1), bend)
+    PrismFamily(CASSI.from_step(2), bend=0.4)  # two bands are both ends
     with pytest.raises(ConfigError, match="one disperser"):
-        VariedCamera(CASSI.from_step(5, design="dual"), (0.9, 1.1))
-    with pytest.raises(ConfigError, match=r"bend = 0"):
-        landed().gram_diagonal(numbers(1, 1, 4, 4))
+        PrismFamily(CASSI.from_step(5, design="dual"), (0.9, 1.1))
+    with pytest.raises(ConfigError, match=r"camera\.jitter is 1"):
+        PrismFamily(NOMINAL, jitter=1.0)
+
+
+def test_jitter_moves_bands_by_themselves_and_keeps_their_order() -> None:
+    family = PrismFamily(NOMINAL, (0.9, 1.1), 0.1, jitter=0.9)
+    places = places_of(family, 200)
+    plain = places_of(PrismFamily(NOMINAL, (0.9, 1.1), 0.1), 200)
+    assert torch.equal(places[:, [0, -1]], plain[:, [0, -1]]), "the ends stay, and the other draws"
+    moved = (places - plain)[:, 1:-1]
+    assert 0.5 < float(moved.abs().max()) < 2.2
+    assert bool((places.diff(dim=1) > 0).all())
+
+
+def test_a_drawn_camera_is_itself_and_never_changes() -> None:
+    one, other = (FAMILY.draw(torch.Generator().manual_seed(seed)) for seed in (3, 3))
+    assert one.offsets == other.offsets
+    assert one != other
+    assert len({one, other, one}) == 2
+    before = one.places.clone()
+    FAMILY.draw(torch.Generator().manual_seed(4))
+    assert torch.equal(one.places, before)
+
+
+def test_a_recorded_step_reads_where_bands_land_from_its_own_tensor() -> None:
+    cube, mask = numbers(2, 5, 6, 11), numbers(2, 1, 6, 11)
+    place = landed(NARROW).places.clone()
+    recorded = landed(NARROW).reading(place)
+    torch.testing.assert_close(recorded.forward(cube, mask), landed(NARROW).forward(cube, mask))
+    place.copy_(landed(OFFSETS).places)
+    torch.testing.assert_close(recorded.forward(cube, mask), landed(OFFSETS).forward(cube, mask))

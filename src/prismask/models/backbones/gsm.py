@@ -122,6 +122,14 @@ class GaussianScaleMixture(Unfolded):
     """Unfolded MAP estimation with learned local means and scales."""
 
     compiled_alone = (UNet, OperatorNet, VoxelFilter)
+    io_layers = (
+        "*_camera.head.*",
+        "*_camera.tail.*",
+        "first_guess.*",
+        "look.*",
+        "*.precision.[12].*",
+        "*.filters.?.1.*",
+    )
 
     def __init__(
         self,

@@ -41,6 +41,8 @@ class SpatialSpectralPrior(nn.Module):
 class HSSP(Unfolded):
     """Unfolded splitting with a spatial and spectral prior in each step."""
 
+    io_layers = ("first_guess.*",)
+
     def __init__(self, planes: int, bands: int, width: int = 64, stages: int = 9) -> None:
         super().__init__(planes, bands)
         self.priors = nn.ModuleList(SpatialSpectralPrior(bands, width) for _ in range(stages))

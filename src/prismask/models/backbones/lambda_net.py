@@ -72,6 +72,8 @@ def conv_unet(
 class LambdaNet(nn.Module):
     """Two U-Nets in a row, the first with self-attention."""
 
+    io_layers = ("*.0.encoders.0.0.*", "generator.1.*", "refinement.1.*")
+
     def __init__(self, planes: int, bands: int, width: int = 64) -> None:
         super().__init__()
         if width % 2:

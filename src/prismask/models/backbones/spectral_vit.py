@@ -84,6 +84,7 @@ class SpectralViT(nn.Module):
     """Transformer with attention between channels, linear in the pixels."""
 
     compiled_alone = (ChannelLayer,)
+    io_layers = ("trunk.head.*", "trunk.tail.*", "*.sharpness", "*.parts.1.*")
 
     def __init__(
         self,

@@ -41,6 +41,8 @@ class SRN(nn.Module):
         their input about 25 times, or "torch" (smaller weights), which learns faster at first.
     """
 
+    io_layers: tuple[str, ...] = ("head.*", "tail.*")
+
     def __init__(
         self, planes: int, bands: int, width: int = 64, blocks: int = 16, start: str = "xavier"
     ) -> None:

@@ -60,6 +60,7 @@ class LookingSRN(SRN):
 
     wants_physics = True
     grows_from = "srn"
+    io_layers = (*SRN.io_layers, "looks.*")
 
     def __init__(
         self,

@@ -38,6 +38,7 @@ class SwinIR(nn.Module):
     """Transformer with attention between the pixels of shifted windows."""
 
     compiled_alone = (WindowLayer,)
+    io_layers = ("trunk.head.*", "trunk.tail.*", "*.position_scores")
 
     def __init__(
         self,

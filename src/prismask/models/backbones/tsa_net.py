@@ -195,6 +195,8 @@ def _along_rows(values: Tensor, query: Tensor, key: Tensor) -> Tensor:
 class TSANet(nn.Module):
     """Encoder-decoder with attention along rows, columns and bands."""
 
+    io_layers = ("unet.encoders.0.0.*", "unet.decoders.3.2.*", "tail.*")
+
     def __init__(
         self, planes: int, bands: int, width: int = 64, heads: int = 8, norm: str = "layer"
     ) -> None:

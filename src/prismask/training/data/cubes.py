@@ -1,4 +1,4 @@
-"""From scenes to the cubes a step learns from: cut, joined, recoloured.
+"""From scenes to the cubes a step learns from: cut, joined, recoloured, lit by lines.
 
 Each of these draws from a generator of its own, so that switching one on leaves the others' numbers
 as they were; what is switched off costs nothing.
@@ -6,12 +6,14 @@ as they were; what is switched off costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from prismask.optics.randomness import seed_of
 from prismask.training.config import DataConfig
-from prismask.training.data import collage, repaint, spectra
+from prismask.training.data import collage, repaint, spectra, structured
 from prismask.training.data.crops import CropPlan, SceneBank, draw_plan
 
 
@@ -19,13 +21,21 @@ class CubeMaker:
     """Makes the cubes of one scene set; `part` of `count` in all are this process's."""
 
     def __init__(
-        self, scenes: SceneBank, config: DataConfig, seed: int, count: int, part: slice
+        self,
+        scenes: SceneBank,
+        config: DataConfig,
+        seed: int,
+        count: int,
+        part: slice,
+        wavelengths: Sequence[float] = (),
     ) -> None:
         self.scenes = scenes
         self.config = config
         self.seed = seed
         self.count = count
         self.part = part
+        is_structured = max(config.lamps, config.narrow_bands, config.laser_lines) > 0
+        self.structured = structured.StructuredLight(wavelengths, config) if is_structured else None
 
     @torch.no_grad()
     def make(self, plan: CropPlan, step: int) -> Tensor:
@@ -44,6 +54,9 @@ class CubeMaker:
             numbers = self._numbers("paint", step)
             drawn = torch.randn(self.count, *repaint.NUMBERS, generator=numbers)[self.part]
             cube = repaint.repaint(cube, drawn * config.repaint)
+        if self.structured is not None:
+            drawn = self._uniform("structured", step, structured.NUMBERS)
+            cube = self.structured.light(cube, drawn)
         return cube
 
     def _uniform(self, what: str, step: int, shape: tuple[int, ...]) -> Tensor:

@@ -6,8 +6,34 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
+from prismask.optics.resample import gaussian_blur
 from prismask.optics.variation import Variation, vary
 from prismask.training.config import MaskConfig
+from prismask.training.data.crops import to_device
+
+OPEN = 0.5
+"""Transmission above which a pixel of a binary mask is open."""
+SOFTEST = 1.0
+"""Blur, in pixels, of the softest band of a mask with a plane per band."""
+
+
+def sharpened(masks: Tensor, numbers: Tensor, share: float) -> Tensor:
+    """Masks `(B, 1, H, W)`, a share of them with pixels open or closed, as an ideal aperture's.
+
+    numbers: uniform, `(B,)` on the CPU.
+    """
+    is_binary = to_device(numbers < share, masks.device)[:, None, None, None]
+    return torch.where(is_binary, (masks > OPEN).to(masks.dtype), masks)
+
+
+def chromatic(masks: Tensor, bands: int, focus: float) -> Tensor:
+    """Masks `(B, 1, H, W)` through a lens that is sharp in one band alone, `(B, C, H, W)`.
+
+    focus: where in the spectrum that is, from 0 to 1; the further from it, the softer.
+    """
+    place = (torch.arange(bands, device=masks.device, dtype=masks.dtype) + 0.5) / bands
+    softness = (place - focus).abs()[None, :, None, None]
+    return torch.lerp(masks, gaussian_blur(masks, SOFTEST), softness)
 
 
 class MaskSource:

@@ -1,0 +1,105 @@
+"""Training behind masks that are not what they are told to be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tiny_training import tiny_config
+
+from prismask.errors import ConfigError
+from prismask.training.data.batches import Batch
+from prismask.training.run import _batches, train
+from prismask.training.setup import prepare
+
+FAULTS = {"fault_share": 0.7, "dispersion_share": 0.5, "per": "sample"}
+LUMEN = {"backbone": "lumen", "options": {"width": 8, "stages": 2, "cosines": 8}}
+PLAIN = {"mode": "plain", "epochs": 2, "warmup_epochs": 0}
+
+
+def batch_of(step: int, part: slice = slice(0, 4), **tables: dict[str, Any]) -> Batch:
+    config = tiny_config(**tables)
+    prepared = prepare(config, torch.device("cpu"))
+    return _batches(config, prepared, prepared.train_scenes, "training", part).make(step)
+
+
+def test_without_faults_nothing_is_told_and_the_mask_is_true() -> None:
+    batch = batch_of(3)
+    assert batch.mask_std is None
+    assert batch.true_mask is batch.mask or torch.equal(batch.true_mask, batch.mask)
+
+
+@pytest.mark.parametrize("camera", [{}, {"spread": [0.6, 1.1]}, {"design": "dual"}])
+def test_the_light_is_that_of_the_true_mask(camera: dict[str, Any]) -> None:
+    masks = {**FAULTS, "dispersion_share": 0.0}
+    tables = {"masks": masks, "camera": {"bands": 4, **camera}, "data": {"noise_std": [0, 0]}}
+    for step in range(3):
+        batch = batch_of(step, **tables)
+        assert batch.mask_std is not None
+        assert batch.mask_std.shape[0] == batch.mask.shape[0] == batch.true_mask.shape[0] == 4
+        expected = batch.camera.forward(batch.cube, batch.true_mask)
+        torch.testing.assert_close(batch.measurement, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_cubes_and_noise_stay_the_same_with_faults() -> None:
+    right, wrong = batch_of(5), batch_of(5, masks={"fault_share": 0.7})
+    assert torch.equal(right.cube, wrong.cube)
+    assert right.measurement.shape == wrong.measurement.shape
+    assert not torch.equal(right.measurement, wrong.measurement)
+
+
+def test_every_process_takes_its_part_of_one_batch() -> None:
+    whole = batch_of(2, masks=FAULTS)
+    for part in (slice(0, 2), slice(2, 4)):
+        mine = batch_of(2, part, masks=FAULTS)
+        for name in ("cube", "measurement", "mask", "true_mask", "mask_std", "noise"):
+            torch.testing.assert_close(getattr(mine, name), getattr(whole, name)[part])
+
+
+def test_lumen_trains_behind_them() -> None:
+    config = tiny_config(
+        masks=FAULTS, model=LUMEN, schedule=PLAIN, posterior={"kind": "none"}, data={"lamps": 0.5}
+    )
+    assert train(config).finished
+
+
+def test_other_band_counts_come_in_a_share_of_the_steps() -> None:
+    camera = {"bands": 4, "more_bands": [3, 6], "more_bands_share": 0.7}
+    config = tiny_config(
+        camera=camera, masks=FAULTS, model=LUMEN, schedule=PLAIN, posterior={"kind": "none"}
+    )
+    prepared = prepare(config, torch.device("cpu"))
+    maker = _batches(config, prepared, prepared.train_scenes, "training", slice(0, 4))
+    plain = batch_of(0)
+    seen = set()
+    for step in range(12):
+        batch = maker.make(step)
+        seen.add(batch.camera.bands)
+        assert batch.cube.shape == (4, batch.camera.bands, 16, 16)
+        assert batch.measurement.shape == plain.measurement.shape, "the prism is the same"
+    assert seen == {3, 4, 6}
+    assert train(config).finished
+    with pytest.raises(ConfigError, match=r"camera\.more_bands .* srn"):
+        train(tiny_config(camera=camera))
+
+
+def test_masks_with_a_plane_per_band_come_in_a_share_of_the_steps() -> None:
+    masks = {**FAULTS, "per_band_share": 0.5}
+    planes = {batch_of(step, masks=masks).mask.shape[1] for step in range(8)}
+    assert planes == {1, 4}
+    mask = batch_of(0, masks={"per": "sample", "per_band_share": 1.0}).mask
+    contrast = mask.std((0, 2, 3))
+    assert float(contrast.max() - contrast.min()) > 0.01
+
+
+def test_binary_masks_are_open_or_closed() -> None:
+    batch, plain = (batch_of(1, masks={"binary_share": b, "per": "sample"}) for b in (1.0, 0.0))
+    assert torch.equal(batch.cube, plain.cube)
+    noise = [b.measurement - b.camera.forward(b.cube, b.mask) for b in (batch, plain)]
+    torch.testing.assert_close(*noise, atol=1e-5, rtol=0)
+    mask = batch.mask
+    assert set(mask.unique().tolist()) == {0.0, 1.0}
+    mixed = batch_of(1, masks={"binary_share": 0.5, "per": "sample", "vary": True}).mask
+    counts = [len(one.unique()) for one in mixed]
+    assert min(counts) == 2 < max(counts)
