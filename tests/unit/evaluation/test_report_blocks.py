@@ -21,9 +21,8 @@ from prismask.evaluation.figures.scores import (
 )
 from prismask.evaluation.figures.spectra import blocks_figure, correlation_figure
 from prismask.evaluation.figures.uncertainty import maps_figure
-from prismask.evaluation.report.blocks import Listing, Page, Picture, Section, Table, Text
-from prismask.evaluation.report.html import html_page
-from prismask.evaluation.report.markdown import markdown_page
+from prismask.evaluation.report.document import Listing, Page, Picture, Section, Table, Text
+from prismask.evaluation.report.render import html_page, markdown_page
 from prismask.evaluation.report.scores import ScoreTable, number_text, published_beside
 
 VOID = {"meta", "img", "br", "link"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from prismask.evaluation.report.blocks import Block, Section, Table, Text
+from prismask.evaluation.report.document import Block, Section, Table, Text
 from prismask.evaluation.report.scores import ScoreTable, number_text
 from prismask.evaluation.report.sources import Source, Sources
 from prismask.evaluation.run.contenders import weights_of

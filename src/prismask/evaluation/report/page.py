@@ -8,11 +8,10 @@ from pathlib import Path
 from prismask.errors import ConfigError, OutputExistsError
 from prismask.evaluation.figures.style import check_available
 from prismask.evaluation.report.analyses import analysis_sections
-from prismask.evaluation.report.blocks import Block, Listing, Page, Section, Table, Text
-from prismask.evaluation.report.html import html_page
-from prismask.evaluation.report.markdown import markdown_page
+from prismask.evaluation.report.document import Block, Listing, Page, Section, Table, Text
 from prismask.evaluation.report.models import model_sections
 from prismask.evaluation.report.provenance import provenance_sections
+from prismask.evaluation.report.render import html_page, markdown_page
 from prismask.evaluation.report.scores import score_sections
 from prismask.evaluation.report.sources import Sources, find_sources
 from prismask.evaluation.report.stress import stress_sections

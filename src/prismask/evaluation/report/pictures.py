@@ -20,7 +20,7 @@ from prismask.evaluation.figures.uncertainty import (
     maps_figure,
     noise_figure,
 )
-from prismask.evaluation.report.blocks import Block, Picture, Text
+from prismask.evaluation.report.document import Block, Picture, Text
 from prismask.evaluation.report.sources import Source
 
 MOST_MODELS = 4

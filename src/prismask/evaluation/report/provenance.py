@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from prismask.evaluation.metrics import METRICS
-from prismask.evaluation.report.blocks import Block, Listing, Section, Table
+from prismask.evaluation.report.document import Block, Listing, Section, Table
 from prismask.evaluation.report.sources import Source, Sources
 
 

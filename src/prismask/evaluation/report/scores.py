@@ -9,7 +9,7 @@ from typing import Any
 from prismask.evaluation.figures.scores import Scores, scene_figure, trial_figure
 from prismask.evaluation.metrics import METRICS
 from prismask.evaluation.protocol.overlap import VERDICT_TEXTS
-from prismask.evaluation.report.blocks import Block, Listing, Picture, Section, Table, Text
+from prismask.evaluation.report.document import Block, Listing, Picture, Section, Table, Text
 from prismask.evaluation.report.sources import Source
 from prismask.evaluation.tables.files import read_table
 from prismask.evaluation.tables.markdown import (

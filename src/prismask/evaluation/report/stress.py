@@ -15,7 +15,7 @@ from prismask.evaluation.protocol.conditions import (
     RECALIBRATION_GIVEN,
 )
 from prismask.evaluation.protocol.overlap import VERDICT_TEXTS
-from prismask.evaluation.report.blocks import Block, Listing, Picture, Section, Table, Text
+from prismask.evaluation.report.document import Block, Listing, Picture, Section, Table, Text
 from prismask.evaluation.report.sources import Source
 from prismask.evaluation.tables.markdown import headline_metrics, metric_title, spread_text
 from prismask.evaluation.tables.summaries import AVERAGE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from prismask.evaluation.figures.training import course_figure
-from prismask.evaluation.report.blocks import Block, Picture, Section, Table
+from prismask.evaluation.report.document import Block, Picture, Section, Table
 from prismask.evaluation.report.pictures import history_picture
 from prismask.evaluation.report.sources import Sources
 
