@@ -27,7 +27,7 @@ from prismask.evaluation.analyses.store import (
     write_arrays,
     write_record,
 )
-from prismask.evaluation.analyses.training_g import read_g_history
+from prismask.evaluation.analyses.training_log import METRICS, read_training_log
 from prismask.evaluation.protocol.scenarios import Group
 from prismask.evaluation.protocol.settings import with_options
 from prismask.evaluation.run.contenders import Method, Models, read_entries
@@ -256,9 +256,9 @@ def _training(models: Models) -> dict[str, Any]:
     """How g moved, for weights that lie beside the metrics of their training."""
     found: dict[str, Any] = {}
     for entry in read_entries(models):
-        metrics = Path(entry.what).parent / "metrics.jsonl" if entry.kind == "weights" else None
+        metrics = Path(entry.what).parent / METRICS if entry.kind == "weights" else None
         if metrics is not None and metrics.is_file():
-            history = read_g_history(metrics)
+            history = read_training_log(metrics).g_history
             if history is not None:
                 found[entry.label] = history.to_record()
     return found

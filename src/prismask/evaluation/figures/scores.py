@@ -8,15 +8,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prismask.evaluation.figures.series import (
+from prismask.evaluation.figures.style import (
     DOTS,
+    FAINT,
+    GRID,
+    INK,
     WIDTH,
+    figure_png,
     hide_rest,
     legend_above,
     series,
+    styled,
     wrapped,
 )
-from prismask.evaluation.figures.style import FAINT, INK, figure_png, styled
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ def scene_figure(scores: Sequence[Scores], title: str) -> bytes:
                 markerfacecolor="white" if one.published else colour, label=one.label,
             )  # fmt: skip
         for place in range(len(scenes) - 1):
-            axes.axvline(place + 0.5, color="#e4e7ee", linewidth=0.8, zorder=0)
+            axes.axvline(place + 0.5, color=GRID, linewidth=0.8, zorder=0)
         axes.set_xticks(
             range(len(scenes)), [wrapped(name.replace("_", " "), 11) for name in scenes]
         )
@@ -84,7 +88,7 @@ def trial_figure(values: Mapping[str, Mapping[str, Sequence[float]]], title: str
         )
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.tick_params(axis="y", length=0)
-        axes.grid(axis="x", color="#e4e7ee", linewidth=0.8)
+        axes.grid(axis="x", color=GRID, linewidth=0.8)
         axes.set_axisbelow(True)
         axes.set_xlabel(title)
         return figure_png(figure, DOTS)
@@ -122,7 +126,7 @@ def stress_figure(panels: Sequence[FaultPanel], title: str) -> bytes:
                 )  # fmt: skip
             axes.set_title(panel.name.replace("_", " "), loc="left")
             axes.set_xlabel(wrapped(panel.text, 36), fontsize=8)
-            axes.grid(axis="y", color="#e4e7ee", linewidth=0.8)
+            axes.grid(axis="y", color=GRID, linewidth=0.8)
             axes.set_axisbelow(True)
         hide_rest(list(grid.flat), len(panels))
         figure.supylabel(title, fontsize=9)

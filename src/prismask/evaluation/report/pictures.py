@@ -12,11 +12,16 @@ from numpy.typing import NDArray
 
 from prismask.evaluation.analyses.scene import SOURCES
 from prismask.evaluation.analyses.store import read_arrays
-from prismask.evaluation.figures.cubes import SceneView, bands_figure, colours_figure
-from prismask.evaluation.figures.spectra import blocks_figure, correlation_figure
+from prismask.evaluation.figures.cubes import (
+    SceneView,
+    bands_figure,
+    blocks_figure,
+    colours_figure,
+    correlation_figure,
+)
+from prismask.evaluation.figures.training import g_history_figure
 from prismask.evaluation.figures.uncertainty import (
     calibration_figure,
-    g_history_figure,
     maps_figure,
     noise_figure,
 )

@@ -11,15 +11,18 @@ from typing import Any
 
 from prismask.errors import DataMissingError, FormatError
 from prismask.evaluation.analyses import store
-from prismask.evaluation.analyses.training_g import GHistory, read_g_history
-from prismask.evaluation.analyses.training_log import TrainingCourse, read_course
+from prismask.evaluation.analyses.training_log import (
+    METRICS,
+    GHistory,
+    TrainingLog,
+    read_training_log,
+)
 from prismask.evaluation.protocol.scenarios import GROUP_TEXTS
 from prismask.evaluation.run.runs import FORMAT, RECORD, read_run
 from prismask.evaluation.tables.files import read_table
 
 DEEPEST = 4
 """Folders below the given one that are looked into."""
-METRICS = "metrics.jsonl"
 TABLES = ("summary.csv", "paired.csv", "scores.csv")
 """Tables of an evaluation or a stress test that a report reads."""
 
@@ -62,12 +65,16 @@ class Sources:
     evaluations: list[Source] = field(default_factory=list)
     stresses: list[Source] = field(default_factory=list)
     analyses: list[Source] = field(default_factory=list)
-    trainings: dict[str, TrainingCourse] = field(default_factory=dict)
+    trainings: dict[str, TrainingLog] = field(default_factory=dict)
     """Runs of `prismask train`."""
-    g_histories: dict[str, GHistory] = field(default_factory=dict)
-    """Of those with a mask posterior."""
     problems: list[str] = field(default_factory=list)
     """What was found and could not be read."""
+
+    @property
+    def g_histories(self) -> dict[str, GHistory]:
+        """How g moved, in the trainings with a mask posterior."""
+        histories = {name: one.g_history for name, one in self.trainings.items()}
+        return {name: history for name, history in histories.items() if history is not None}
 
     @property
     def is_empty(self) -> bool:
@@ -106,11 +113,9 @@ def _look(place: Path, name: str, files: set[str], found: Sources) -> None:
     if store.RECORD in files:
         found.analyses.append(Source(name, place, store.read_analysis(place)))
     if METRICS in files:
-        course, history = read_course(place / METRICS), read_g_history(place / METRICS)
-        if course is not None:
-            found.trainings[name] = course
-        if history is not None:
-            found.g_histories[name] = history
+        training = read_training_log(place / METRICS)
+        if training.lines:
+            found.trainings[name] = training
 
 
 def _folders(folder: Path) -> Iterator[tuple[Path, set[str]]]:
