@@ -22,6 +22,8 @@ from prismask.evaluation.figures.style import (
     wrapped,
 )
 
+LINES = ("-", "--", ":", "-.")
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -35,6 +37,8 @@ class Scores:
     """NaN or 0: no bar is drawn."""
     published: bool = False
     """Whether somebody else measured it: drawn hollow and grey."""
+    source: str = ""
+    """Which test it is from, where curves of several are drawn together."""
 
 
 def scene_figure(scores: Sequence[Scores], title: str) -> bytes:
@@ -107,13 +111,19 @@ class FaultPanel:
 
 
 def stress_figure(panels: Sequence[FaultPanel], title: str) -> bytes:
-    """Score against the size of one fault, a panel a fault, all on one scale, as PNG."""
+    """Score against the size of one fault, a panel for each fault, all on one scale, as PNG.
+
+    A label has one colour and marker, a source one kind of line: the same model before and after a
+    change is told apart by its line.
+    """
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
     with styled() as figure_class:
         figure = figure_class(figsize=(WIDTH, 0.5 + 2.45 * rows), layout="constrained")
         grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
-        models = list(dict.fromkeys(one.label for panel in panels for one in panel.curves))
+        curves = [one for panel in panels for one in panel.curves]
+        models = list(dict.fromkeys(one.label for one in curves))
+        sources = list(dict.fromkeys(one.source for one in curves))
         for number, panel in enumerate(panels):
             axes = grid.flat[number]
             axes.axvline(panel.neutral, color=FAINT, linewidth=0.8, linestyle=":", zorder=0)
@@ -122,7 +132,8 @@ def stress_figure(panels: Sequence[FaultPanel], title: str) -> bytes:
                 axes.errorbar(
                     [float(size) for size in one.at], one.means, yerr=_bars(one.stds),
                     color=colour, marker=marker, markersize=3.5, linewidth=1.2, capsize=1.5,
-                    label=one.label,
+                    linestyle=LINES[sources.index(one.source) % len(LINES)],
+                    label=f"{one.label} ({one.source})" if one.source else one.label,
                 )  # fmt: skip
             axes.set_title(panel.name.replace("_", " "), loc="left")
             axes.set_xlabel(wrapped(panel.text, 36), fontsize=8)
@@ -130,7 +141,8 @@ def stress_figure(panels: Sequence[FaultPanel], title: str) -> bytes:
             axes.set_axisbelow(True)
         hide_rest(list(grid.flat), len(panels))
         figure.supylabel(title, fontsize=9)
-        legend_above(figure, grid.flat[0])
+        fullest = max(range(len(panels)), key=lambda number: len(panels[number].curves))
+        legend_above(figure, grid.flat[fullest], columns=4 if len(sources) < 2 else 2)
         return figure_png(figure, DOTS)
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prismask.evaluation.report.document import Block, Section, Table, Text
-from prismask.evaluation.report.scores import ScoreTable, number_text
-from prismask.evaluation.report.sources import Source, Sources
+from prismask.evaluation.report.scores import number_text
+from prismask.evaluation.report.sources import ScoreTable, Source, Sources
 from prismask.evaluation.run.contenders import weights_of
 from prismask.evaluation.tables.markdown import metric_title
 from prismask.evaluation.tables.published import (
@@ -32,11 +32,7 @@ PAPER_NAMES = {"full": "SRN + GST", "w/o GST": "SRN, w/o GST"}
 
 def model_sections(found: Sources) -> list[Section]:
     """Ablation, variance and complexity, from all evaluations together."""
-    tables = [
-        (source, ScoreTable(rows))
-        for source in found.evaluations
-        if (rows := source.rows("summary.csv"))
-    ]
+    tables = [(s, table) for s in found.evaluations if (table := s.scores) is not None]
     ablations = [block for source, table in tables for block in _ablation(source, table)]
     if tables and not ablations:
         ablations = [Text(

@@ -19,7 +19,6 @@ from prismask.evaluation.figures.cubes import (
     colours_figure,
     correlation_figure,
 )
-from prismask.evaluation.figures.training import g_history_figure
 from prismask.evaluation.figures.uncertainty import (
     calibration_figure,
     maps_figure,
@@ -27,6 +26,7 @@ from prismask.evaluation.figures.uncertainty import (
 )
 from prismask.evaluation.report.document import Block, Picture, Text
 from prismask.evaluation.report.sources import Source
+from prismask.evaluation.report.training import history_picture
 
 MOST_MODELS = 4
 """Models pictured side by side; tables have all."""
@@ -234,23 +234,6 @@ class AnalysisPictures:
 
     def _name(self, kind: str, scene: str) -> str:
         return f"{kind}-{self.source.name}-{scene}"
-
-
-def history_picture(name: str, histories: Mapping[str, Any]) -> Picture:
-    """The range of g during training; validations without a result are counted."""
-    lost = [
-        f"{sum(score is None or not math.isfinite(score) for score in history['validation'])} of "
-        f"{len(history['validation'])} validations of {label} were not finite"
-        for label, history in histories.items()
-        if any(score is None or not math.isfinite(score) for score in history["validation"])
-    ]
-    return Picture(
-        name,
-        g_history_figure(histories),
-        "g over the pixels of a mask during training, from least to largest, and the validation "
-        "score." + (f" **{'; '.join(lost)}.**" if lost else ""),
-        "The range of g against minutes of training",
-    )
 
 
 def _exposure(truth: NDArray[np.float32], wavelengths: Any) -> float:

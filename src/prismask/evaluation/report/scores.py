@@ -10,8 +10,7 @@ from prismask.evaluation.figures.scores import Scores, scene_figure, trial_figur
 from prismask.evaluation.metrics import METRICS
 from prismask.evaluation.protocol.overlap import VERDICT_TEXTS
 from prismask.evaluation.report.document import Block, Listing, Picture, Section, Table, Text
-from prismask.evaluation.report.sources import Source
-from prismask.evaluation.tables.files import read_table
+from prismask.evaluation.report.sources import ScoreTable, Source
 from prismask.evaluation.tables.markdown import (
     FIXED_SCALE,
     KAIST_NOTE,
@@ -19,6 +18,7 @@ from prismask.evaluation.tables.markdown import (
     PAIRED_MEANING,
     headline_metrics,
     metric_title,
+    paired_cells,
     spread_text,
 )
 from prismask.evaluation.tables.published import (
@@ -38,45 +38,18 @@ PAPER_NOTE = (
     "masks mix both instruments, and its ± of the average of SRN + GST is that of running means, "
     "not of single trials."
 )
-Row = Mapping[str, Any]
-
-
-class ScoreTable:
-    """The rows of a summary.csv, to be asked."""
-
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self._rows = {(r["model"], r["group"], r["metric"], r["scene"]): r for r in rows}
-        self.scenes = [s for s in dict.fromkeys(r["scene"] for r in rows) if s != AVERAGE]
-        self.metrics = list(dict.fromkeys(r["metric"] for r in rows))
-
-    def find(self, model: str, group: str, metric: str, scene: str = AVERAGE) -> Row | None:
-        """One row; None where there is none."""
-        return self._rows.get((model, group, metric, scene))
-
-    def text(
-        self, model: str, group: str, metric: str, scene: str = AVERAGE, with_error: bool = False
-    ) -> str:
-        """`33.02 ± 0.11 (0.011)`."""
-        row = self.find(model, group, metric, scene)
-        if row is None:
-            return "–"
-        error = row["standard_error"] if with_error else None
-        failed = row["failed"]
-        lost = f" [{failed} of {failed + row['trials']} failed]" if failed else ""
-        return spread_text(metric, row["mean"], row["std"], error) + lost
 
 
 def score_sections(source: Source) -> list[Section]:
     """What one evaluation has to say, a section for each group of masks."""
     record = source.record
     title = f"Scores, {record['protocol']} ({source.name})"
-    rows = source.rows("summary.csv")
-    if not rows:
+    table = source.scores
+    if table is None:
         return [Section(title, [Text(
             "This run is not finished, so it has no scores yet. Go on with it: give its command "
             "again with `--resume`."
         )])]  # fmt: skip
-    table = ScoreTable(rows)
     blocks: list[Block] = [Text(_setting(record))]
     trials = _trial_picture(source)
     if trials is not None:
@@ -217,19 +190,16 @@ def _scene_picture(source: Source, table: ScoreTable, group: str) -> Picture | N
 
 
 def _trial_picture(source: Source) -> Picture | None:
-    """Every trial as a dot, read line by line from the long-form table."""
-    path = source.folder / "scores.csv"
+    """Every trial as a dot: its average over scenes."""
     metric = headline_metrics(source.record["metrics"])[0]
-    if not path.is_file():
+    scores = source.table("scores.csv")
+    if not len(scores):
         return None
-    sums: dict[tuple[str, str, int], list[float]] = {}
-    for row in read_table(path):
-        if row["metric"] == metric:
-            sums.setdefault((row["group"], row["model"], row["trial"]), []).append(row["value"])
+    chosen = scores[scores["metric"] == metric]
+    trials = chosen.groupby(["group", "model", "trial"], sort=False)["value"].agg(scene_average)
     values: dict[str, dict[str, list[float]]] = {}
-    for (group, model, _), found in sums.items():
-        by_model = values.setdefault(source.group_title(group), {})
-        by_model.setdefault(model, []).append(scene_average(found))
+    for (group, model), found in trials.groupby(["group", "model"], sort=False):
+        values.setdefault(source.group_title(group), {})[model] = found.tolist()
     if not values:
         return None
     return Picture(
@@ -242,20 +212,15 @@ def _trial_picture(source: Source) -> Picture | None:
 
 
 def _paired_table(source: Source, group: str) -> Table | None:
-    wanted = headline_metrics(source.record["metrics"])
-    rows = []
-    for row in source.rows("paired.csv"):
-        if row["group"] != group or row["scene"] != AVERAGE or row["metric"] not in wanted:
-            continue
-        digits = METRICS[row["metric"]].digits + 1
-        interval = "one trial has none"
-        if not math.isnan(row["low"]):
-            interval = f"{row['low']:+.{digits}f} … {row['high']:+.{digits}f}"
-        mean = "–" if math.isnan(row["mean"]) else f"{row['mean']:+.{digits}f}"
-        names = f"{row['first']} − {row['second']}"
-        rows.append([names, metric_title(row["metric"]), mean, interval])
-    if not rows:
+    paired = source.table("paired.csv")
+    if not len(paired):
         return None
+    wanted = paired[
+        (paired["group"] == group)
+        & (paired["scene"] == AVERAGE)
+        & paired["metric"].isin(headline_metrics(source.record["metrics"]))
+    ]
+    rows = [paired_cells(row) for row in wanted.itertuples()]
     header = ["difference", "metric", "mean", "95 % interval"]
     return Table("Paired differences on identical measurements.", header, rows,
-                 note=PAIRED_MEANING)  # fmt: skip
+                 note=PAIRED_MEANING) if rows else None  # fmt: skip

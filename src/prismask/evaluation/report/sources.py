@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prismask.errors import DataMissingError, FormatError
 from prismask.evaluation.analyses import store
@@ -18,13 +18,74 @@ from prismask.evaluation.analyses.training_log import (
     read_training_log,
 )
 from prismask.evaluation.protocol.scenarios import GROUP_TEXTS
+from prismask.evaluation.run.plan import NOTHING_WRONG, Condition
 from prismask.evaluation.run.runs import FORMAT, RECORD, read_run
 from prismask.evaluation.tables.files import read_table
+from prismask.evaluation.tables.markdown import spread_text
+from prismask.evaluation.tables.summaries import AVERAGE
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 DEEPEST = 4
 """Folders below the given one that are looked into."""
 TABLES = ("summary.csv", "paired.csv", "scores.csv")
 """Tables of an evaluation or a stress test that a report reads."""
+
+
+class ScoreTable:
+    """The rows of a summary.csv, to be asked for one score at a time."""
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        listed = list(rows)
+        self._rows = {
+            (r["model"], r["group"], r["metric"], r["scene"], _condition(r)): r for r in listed
+        }
+        self.models = list(dict.fromkeys(r["model"] for r in listed))
+        self.scenes = [s for s in dict.fromkeys(r["scene"] for r in listed) if s != AVERAGE]
+        self.metrics = list(dict.fromkeys(r["metric"] for r in listed))
+
+    def conditions(self, group: str, fault: str) -> list[Condition]:
+        """All sizes of a fault that were tried in a group, in order, with the mask given."""
+        return sorted({c for _, of, _, _, c in self._rows if (of, c[0]) == (group, fault)})
+
+    def find(
+        self,
+        model: str,
+        group: str,
+        metric: str,
+        scene: str = AVERAGE,
+        condition: Condition = NOTHING_WRONG,
+    ) -> Mapping[str, Any] | None:
+        """One row; None where there is none."""
+        return self._rows.get((model, group, metric, scene, condition))
+
+    def text(
+        self,
+        model: str,
+        group: str,
+        metric: str,
+        scene: str = AVERAGE,
+        condition: Condition = NOTHING_WRONG,
+        with_error: bool = False,
+    ) -> str:
+        """`33.02 ± 0.11 (0.011)`."""
+        row = self.find(model, group, metric, scene, condition)
+        if row is None:
+            return "–"
+        error = row["standard_error"] if with_error else None
+        failed = row["failed"]
+        lost = f" [{failed} of {failed + row['trials']} failed]" if failed else ""
+        return spread_text(metric, row["mean"], row["std"], error) + lost
+
+
+def _condition(row: Mapping[str, Any]) -> Condition:
+    default_fault, default_size, default_given = NOTHING_WRONG
+    return (
+        row.get("fault", default_fault),
+        row.get("size", default_size),
+        row.get("given", default_given),
+    )
 
 
 @dataclass(frozen=True)
@@ -36,10 +97,19 @@ class Source:
     folder: Path
     record: dict[str, Any]
 
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        """All rows of a small table; empty where it was not written."""
-        path = self.folder / table
-        return list(read_table(path)) if path.is_file() else []
+    def table(self, name: str) -> DataFrame:
+        """A table of the folder; empty where it was not written."""
+        # Analyses draw their figures through this package on machines without pandas.
+        from pandas import DataFrame
+
+        path = self.folder / name
+        return DataFrame(read_table(path) if path.is_file() else [])
+
+    @property
+    def scores(self) -> ScoreTable | None:
+        """Its summary; None where it is not finished."""
+        path = self.folder / "summary.csv"
+        return ScoreTable(read_table(path)) if path.is_file() else None
 
     def check_tables(self) -> None:
         """Raise `FormatError` unless every table here can be read to its end."""
@@ -69,6 +139,13 @@ class Sources:
     """Runs of `prismask train`."""
     problems: list[str] = field(default_factory=list)
     """What was found and could not be read."""
+
+    @property
+    def with_kinds(self) -> list[tuple[str, Source]]:
+        """Evaluations, stress tests and analyses, each with the word for it."""
+        kinds = {"evaluation": self.evaluations, "stress test": self.stresses}
+        kinds["analysis"] = self.analyses
+        return [(kind, source) for kind, sources in kinds.items() for source in sources]
 
     @property
     def g_histories(self) -> dict[str, GHistory]:

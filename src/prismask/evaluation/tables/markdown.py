@@ -1,4 +1,7 @@
-"""A run in Markdown: every number beside its convention, its spread and what to mind about it."""
+"""A run in Markdown: every number beside its convention, its spread and what to mind about it.
+
+`evaluation_text` is the summary of an evaluation, `stress_text` that of a stress test.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from prismask.evaluation.metrics import METRICS
+from prismask.evaluation.protocol.conditions import (
+    FAULT_KINDS,
+    MISMATCH,
+    MISMATCH_GIVEN,
+    RECALIBRATION,
+    RECALIBRATION_GIVEN,
+)
 from prismask.evaluation.protocol.overlap import VERDICT_TEXTS
+from prismask.evaluation.run.plan import Condition, Plan
 from prismask.evaluation.tables.summaries import AVERAGE, Summary, SummaryRow
 
 Record = Mapping[str, Any]
@@ -118,7 +129,11 @@ def group_parts(record: Record, summary: Summary, name: str) -> list[str]:
         ]
         header = ["scene", *(_named(record, model, name) for model in models)]
         parts += [f"{metric_title(metric, metric in marks)} by scene:", grid(header, rows)]
-    pairs = _pair_rows(metrics, summary, name)
+    pairs = [
+        paired_cells(row)
+        for row in summary.paired
+        if (row.group, row.scene) == (name, AVERAGE) and row.metric in headline_metrics(metrics)
+    ]
     if pairs:
         parts += [PAIRED_MEANING, grid(["difference", "metric", "mean", "95 % interval"], pairs)]
     return parts
@@ -217,20 +232,76 @@ def failed_text(row: SummaryRow) -> str:
     return f" [{row.failed} of {row.failed + row.trials} failed]" if row.failed else ""
 
 
-def _pair_rows(metrics: Sequence[str], summary: Summary, group: str) -> list[list[str]]:
-    wanted = headline_metrics(metrics)
-    rows = []
-    for row in summary.paired:
-        if row.group != group or row.scene != AVERAGE or row.metric not in wanted:
-            continue
-        digits = METRICS[row.metric].digits + 1
-        interval = f"{row.low:+.{digits}f} … {row.high:+.{digits}f}"
-        if math.isnan(row.low):
-            interval = "one trial has none" if row.trials < 2 else "not finite"
-        names = f"{row.first} − {row.second}"
-        rows.append([names, metric_title(row.metric), f"{row.mean:+.{digits}f}", interval])
-    return rows
+def paired_cells(row: Any) -> list[str]:
+    """Names, metric, mean and interval of a paired difference (a `PairedRow` or the like)."""
+    digits = METRICS[row.metric].digits + 1
+    interval = f"{row.low:+.{digits}f} … {row.high:+.{digits}f}"
+    if math.isnan(row.low):
+        interval = "one trial has none" if row.trials < 2 else "not finite"
+    mean = "–" if math.isnan(row.mean) else f"{row.mean:+.{digits}f}"
+    return [f"{row.first} − {row.second}", metric_title(row.metric), mean, interval]
 
 
 def _large(value: float | None, unit: float, digits: int) -> str:
     return "–" if value is None else f"{value / unit:.{digits}f}"
+
+
+# --- stress tests --------------------------------------------------------------------------------
+
+
+def stress_text(plan: Plan, record: Record, summary: Summary) -> str:
+    """The whole summary of a stress test, with its finished record."""
+    metric = headline_metrics(plan.work.metrics)[0]
+    count = len(plan.work.scenes.names)
+    parts = [
+        "# Stress test",
+        f"{metric_title(metric)}, mean ± standard deviation over trials of the average over "
+        f"{count} scene{'s' if count > 1 else ''}. The light goes through a camera with one fault; "
+        "the model is given the nominal mask and dispersion.",
+    ]
+    for name, group in plan.work.groups.items():
+        trials = f"{len(group)} trial{'s' if len(group) > 1 else ''}"
+        tables = _stress_tables(plan, summary, metric, name)
+        if tables:
+            parts += [f"## {group.text}, {trials}", *verdict_lines(record, name), *tables]
+    remarks = remark_lines(record, summary)
+    if remarks:
+        parts += ["## To mind", "\n".join(f"- {line}" for line in remarks)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _stress_tables(plan: Plan, summary: Summary, metric: str, group: str) -> list[str]:
+    shown = [c for condition in plan.conditions[group] for c in plan.shown_as(group, condition)]
+    parts: list[str] = []
+    for fault, kind in FAULT_KINDS.items():
+        found = sorted(condition for condition in shown if condition[0] == fault)
+        if found:
+            titles = [f"{size:g}" for _, size, _ in found]
+            parts += [f"**{fault}**: {kind.text}"]
+            parts += [_stress_table(plan, summary, metric, group, found, titles)]
+    for fault, words, order in (
+        (MISMATCH, "moved by 1.5 px and 1.0 px, turned 0.3°; the model is given", MISMATCH_GIVEN),
+        (RECALIBRATION, "measured through this mask; the model is given", RECALIBRATION_GIVEN),
+    ):  # fmt: skip
+        found = [condition for condition in shown if condition[0] == fault]
+        if found:
+            found.sort(key=lambda condition: order.index(condition[2]))
+            titles = [given for _, _, given in found]
+            parts += [f"**{fault}**: {words}"]
+            parts += [_stress_table(plan, summary, metric, group, found, titles)]
+    return parts
+
+
+def _stress_table(
+    plan: Plan,
+    summary: Summary,
+    metric: str,
+    group: str,
+    conditions: list[Condition],
+    titles: list[str],
+) -> str:
+    rows = []
+    for model in plan.work.contenders:
+        scores = [summary.find(model, group, metric, AVERAGE, found) for found in conditions]
+        rows.append([model, *(spread_text(metric, row.mean, row.std) for row in scores)])
+    return grid(["model", *titles], rows)
