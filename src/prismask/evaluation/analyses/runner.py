@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError, DivergedError
-from prismask.evaluation.analyses.calibration_checks import Calibration
-from prismask.evaluation.analyses.noise import g_by_transmission, noise_distribution
+from prismask.evaluation.analyses.calibration import Calibration
+from prismask.evaluation.analyses.mask_noise import g_by_transmission, noise_distribution
 from prismask.evaluation.analyses.scene import SOURCES, Scene, analyse_scene, is_random
 from prismask.evaluation.analyses.store import (
     CUBES,
