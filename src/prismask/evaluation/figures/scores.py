@@ -1,4 +1,4 @@
-"""Figures of scores: scene by scene, mask by mask, and against the size of a fault."""
+"""Figures of scores: in short, scene by scene, mask by mask, against the size of a fault."""
 
 from __future__ import annotations
 
@@ -39,6 +39,34 @@ class Scores:
     """Whether somebody else measured it: drawn hollow and grey."""
     source: str = ""
     """Which test it is from, where curves of several are drawn together."""
+
+
+def headline_figure(panels: Mapping[str, Sequence[Scores]], kinds: Sequence[str]) -> bytes:
+    """Scores of few methods as dots, a panel per convention, a marker per kind, as PNG.
+
+    kinds: all that `Scores.at` may name, in the order of the legend.
+    """
+    rows = [len(scores) for scores in panels.values()]
+    with styled() as figure_class:
+        figure = figure_class(figsize=(WIDTH, 1.3 + 0.27 * sum(rows)), layout="constrained")
+        grid = figure.subplots(len(rows), 1, squeeze=False, sharex=True, height_ratios=rows)[:, 0]
+        for axes, (title, scores) in zip(grid, panels.items(), strict=True):
+            for place, one in enumerate(scores):
+                for kind, mean in zip(one.at, one.means, strict=True):
+                    colour, marker = series(kinds.index(str(kind)))
+                    axes.plot(mean, place, marker, color=colour, markersize=6,
+                              markerfacecolor="white" if one.published else colour)  # fmt: skip
+            axes.set_yticks(range(len(scores)), [one.label for one in scores])
+            axes.set_ylim(len(scores) - 0.5, -0.5)
+            axes.tick_params(axis="y", length=0)
+            axes.grid(color=GRID, linewidth=0.8)
+            axes.set_axisbelow(True)
+            axes.set_title(f"{title} [dB]", loc="left")
+        for number, kind in enumerate(kinds):
+            colour, marker = series(number)
+            grid[0].plot([], [], marker, color=colour, markersize=6, label=wrapped(kind, 44))
+        legend_above(figure, grid[0], columns=2)
+        return figure_png(figure, DOTS)
 
 
 def scene_figure(scores: Sequence[Scores], title: str) -> bytes:

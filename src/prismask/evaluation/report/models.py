@@ -7,7 +7,7 @@ from typing import Any
 
 from prismask.evaluation.report.document import Block, Section, Table, Text
 from prismask.evaluation.report.scores import number_text
-from prismask.evaluation.report.sources import ScoreTable, Source, Sources
+from prismask.evaluation.report.sources import Source, Sources
 from prismask.evaluation.run.contenders import weights_of
 from prismask.evaluation.tables.markdown import metric_title
 from prismask.evaluation.tables.published import (
@@ -19,6 +19,7 @@ from prismask.evaluation.tables.published import (
     row_number,
     row_of,
 )
+from prismask.evaluation.tables.scores import ScoreTable
 
 KIND_TEXTS = {
     "gst": "self-tuned, with graph",

@@ -13,6 +13,7 @@ from prismask.evaluation.figures.style import check_available
 from prismask.evaluation.metrics import METRICS
 from prismask.evaluation.report.analyses import analysis_sections
 from prismask.evaluation.report.document import Block, Listing, Page, Section, Table, Text
+from prismask.evaluation.report.headline import headline_sections
 from prismask.evaluation.report.models import model_sections
 from prismask.evaluation.report.render import html_page, markdown_page
 from prismask.evaluation.report.scores import score_sections
@@ -75,7 +76,7 @@ def write_report(
 def build_page(found: Sources, truth_pictures: bool = True, title: str = "") -> Page:
     """The report as blocks."""
     missing = missing_parts(found)
-    sections = [_overview(found, missing)]
+    sections = [*headline_sections(found.headline), _overview(found, missing)]
     for source in found.evaluations:
         sections += score_sections(source)
     sections += model_sections(found)

@@ -10,7 +10,7 @@ from prismask.evaluation.figures.scores import Scores, scene_figure, trial_figur
 from prismask.evaluation.metrics import METRICS
 from prismask.evaluation.protocol.overlap import VERDICT_TEXTS
 from prismask.evaluation.report.document import Block, Listing, Picture, Section, Table, Text
-from prismask.evaluation.report.sources import ScoreTable, Source
+from prismask.evaluation.report.sources import Source
 from prismask.evaluation.tables.markdown import (
     FIXED_SCALE,
     KAIST_NOTE,
@@ -30,6 +30,7 @@ from prismask.evaluation.tables.published import (
     Number,
     PublishedScores,
 )
+from prismask.evaluation.tables.scores import ScoreTable
 from prismask.evaluation.tables.statistics import scene_average
 from prismask.evaluation.tables.summaries import AVERAGE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,11 +18,10 @@ from prismask.evaluation.analyses.training_log import (
     read_training_log,
 )
 from prismask.evaluation.protocol.scenarios import GROUP_TEXTS
-from prismask.evaluation.run.plan import NOTHING_WRONG, Condition
+from prismask.evaluation.report import headline
 from prismask.evaluation.run.runs import FORMAT, RECORD, read_run
 from prismask.evaluation.tables.files import read_table
-from prismask.evaluation.tables.markdown import spread_text
-from prismask.evaluation.tables.summaries import AVERAGE
+from prismask.evaluation.tables.scores import ScoreTable
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -31,61 +30,6 @@ DEEPEST = 4
 """Folders below the given one that are looked into."""
 TABLES = ("summary.csv", "paired.csv", "scores.csv")
 """Tables of an evaluation or a stress test that a report reads."""
-
-
-class ScoreTable:
-    """The rows of a summary.csv, to be asked for one score at a time."""
-
-    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        listed = list(rows)
-        self._rows = {
-            (r["model"], r["group"], r["metric"], r["scene"], _condition(r)): r for r in listed
-        }
-        self.models = list(dict.fromkeys(r["model"] for r in listed))
-        self.scenes = [s for s in dict.fromkeys(r["scene"] for r in listed) if s != AVERAGE]
-        self.metrics = list(dict.fromkeys(r["metric"] for r in listed))
-
-    def conditions(self, group: str, fault: str) -> list[Condition]:
-        """All sizes of a fault that were tried in a group, in order, with the mask given."""
-        return sorted({c for _, of, _, _, c in self._rows if (of, c[0]) == (group, fault)})
-
-    def find(
-        self,
-        model: str,
-        group: str,
-        metric: str,
-        scene: str = AVERAGE,
-        condition: Condition = NOTHING_WRONG,
-    ) -> Mapping[str, Any] | None:
-        """One row; None where there is none."""
-        return self._rows.get((model, group, metric, scene, condition))
-
-    def text(
-        self,
-        model: str,
-        group: str,
-        metric: str,
-        scene: str = AVERAGE,
-        condition: Condition = NOTHING_WRONG,
-        with_error: bool = False,
-    ) -> str:
-        """`33.02 ± 0.11 (0.011)`."""
-        row = self.find(model, group, metric, scene, condition)
-        if row is None:
-            return "–"
-        error = row["standard_error"] if with_error else None
-        failed = row["failed"]
-        lost = f" [{failed} of {failed + row['trials']} failed]" if failed else ""
-        return spread_text(metric, row["mean"], row["std"], error) + lost
-
-
-def _condition(row: Mapping[str, Any]) -> Condition:
-    default_fault, default_size, default_given = NOTHING_WRONG
-    return (
-        row.get("fault", default_fault),
-        row.get("size", default_size),
-        row.get("given", default_given),
-    )
 
 
 @dataclass(frozen=True)
@@ -137,6 +81,8 @@ class Sources:
     analyses: list[Source] = field(default_factory=list)
     trainings: dict[str, TrainingLog] = field(default_factory=dict)
     """Runs of `prismask train`."""
+    headline: dict[str, Any] | None = None
+    """The few numbers that stand for everything, where the folder names them."""
     problems: list[str] = field(default_factory=list)
     """What was found and could not be read."""
 
@@ -189,6 +135,8 @@ def _look(place: Path, name: str, files: set[str], found: Sources) -> None:
         kind.append(source)
     if store.RECORD in files:
         found.analyses.append(Source(name, place, store.read_analysis(place)))
+    if headline.NAME in files:
+        found.headline = headline.read_headline(place)
     if METRICS in files:
         training = read_training_log(place / METRICS)
         if training.lines:

@@ -15,8 +15,9 @@ from prismask.evaluation.protocol.conditions import (
 )
 from prismask.evaluation.protocol.overlap import VERDICT_TEXTS
 from prismask.evaluation.report.document import Block, Listing, Picture, Section, Table, Text
-from prismask.evaluation.report.sources import ScoreTable, Source
+from prismask.evaluation.report.sources import Source
 from prismask.evaluation.tables.markdown import headline_metrics, metric_title
+from prismask.evaluation.tables.scores import ScoreTable
 
 FIXED_CASES = (
     (MISMATCH, MISMATCH_GIVEN, "moved by 1.5 px and 1.0 px and turned by 0.3°"),
