@@ -25,7 +25,8 @@ from prismask.evaluation.tables.files import read_table
 from prismask.evaluation.tables.scores import ScoreTable
 
 NAME = "headline.json"
-WHO = {"ours": "measured here", "paper": "Wang et al., as printed", "peer": "as published"}
+WHO = {"ours": "here", "paper": "paper", "peer": "peer"}
+"""Who measured a row."""
 
 Record = Mapping[str, Any]
 
@@ -98,12 +99,12 @@ def headline_table(record: Record) -> Table:
             row["method"],
             row["training"],
             *(cell_text(row["scores"].get(column), row["metric"]) for column in columns),
-            row.get("convention") or METRICS[row["metric"]].label,
+            row.get("convention") or METRICS[row["metric"]].label.removeprefix("PSNR "),
             WHO[row["who"]],
         ]
         for row in record["rows"]
     ]
-    header = ["method", "training", *columns.values(), "convention", "who"]
+    header = ["method", "training", *columns.values(), "PSNR", "by"]
     notes = " ".join(f"{mark} {text}" for mark, text in record["notes"].items())
     return Table(record["caption"], header, rows, note=notes)
 
@@ -116,7 +117,7 @@ def headline_picture(record: Record) -> Picture:
         if cells:
             panels.setdefault(METRICS[row["metric"]].label, []).append(
                 Scores(
-                    row["method"],
+                    row["method"] + ("" if row["who"] == "ours" else f" ({WHO[row['who']]})"),
                     [record["columns"][column] for column in cells],
                     [cell["mean"] for cell in cells.values()],
                     [cell.get("std", 0.0) for cell in cells.values()],
