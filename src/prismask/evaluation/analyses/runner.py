@@ -73,7 +73,7 @@ def analyse(
     """Analyse models and write numbers, arrays and figures into the folder `out`.
 
     models, data, split, scenes, groups, camera: as in `evaluation.run.runner.evaluate`.
-    masks: masks a group; the spread over masks needs two or more, the paper takes 100.
+    masks: masks per group; the spread over masks needs two or more, the paper takes 100.
     samples: masks drawn from a posterior around the first mask; below 2: none.
     mask_sources: masks by group name instead of the split's.
     figures: whether PNGs are drawn (skipped with a remark where matplotlib is absent).

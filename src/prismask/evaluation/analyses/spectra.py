@@ -85,8 +85,8 @@ def uniform_blocks(truth: Tensor, count: int = COUNT, side: int = SIDE) -> list[
     order = torch.argsort(unevenness.masked_fill(~fit, math.inf), stable=True)
     chosen = order[: min(count, int(fit.sum()))].tolist()
     return [
-        Block(place // columns * side, place % columns * side, side, float(unevenness[place]))
-        for place in chosen
+        Block(index // columns * side, index % columns * side, side, float(unevenness[index]))
+        for index in chosen
     ]
 
 

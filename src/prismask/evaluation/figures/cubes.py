@@ -209,8 +209,8 @@ def blocks_figure(
                 axes.plot(at, values[block], color=colour, marker=marker, markersize=2.4,
                           linewidth=1, label=label)  # fmt: skip
             found = [correlations[label][block] for label in estimates]
-            told = ", ".join("flat" if value is None else f"{value:.3f}" for value in found)
-            axes.set_title(f"block {block + 1}: r = {told}", loc="left", fontsize=8.5)
+            listed = ", ".join("flat" if value is None else f"{value:.3f}" for value in found)
+            axes.set_title(f"block {block + 1}: r = {listed}", loc="left", fontsize=8.5)
             axes.set_ylim(bottom=min(0.0, float(axes.get_ylim()[0])))
         hide_rest(list(panels.flat), count)
         name = "band" if wavelengths is None else "wavelength, nm"
@@ -221,7 +221,7 @@ def blocks_figure(
 
 
 def _band_ticks(axes: Any, bands: int, wavelengths: Sequence[float] | None) -> None:
-    places = np.unique(np.linspace(0, bands - 1, 4).round().astype(int))
-    names = [str(p) if wavelengths is None else f"{wavelengths[p]:.0f}" for p in places]
-    axes.set_xticks(places, names)
-    axes.set_yticks(places, names)
+    ticks = np.unique(np.linspace(0, bands - 1, 4).round().astype(int))
+    names = [str(p) if wavelengths is None else f"{wavelengths[p]:.0f}" for p in ticks]
+    axes.set_xticks(ticks, names)
+    axes.set_yticks(ticks, names)

@@ -51,10 +51,10 @@ def headline_figure(panels: Mapping[str, Sequence[Scores]], kinds: Sequence[str]
         figure = figure_class(figsize=(WIDTH, 1.3 + 0.27 * sum(rows)), layout="constrained")
         grid = figure.subplots(len(rows), 1, squeeze=False, sharex=True, height_ratios=rows)[:, 0]
         for axes, (title, scores) in zip(grid, panels.items(), strict=True):
-            for place, one in enumerate(scores):
+            for row, one in enumerate(scores):
                 for kind, mean in zip(one.at, one.means, strict=True):
                     colour, marker = series(kinds.index(str(kind)))
-                    axes.plot(mean, place, marker, color=colour, markersize=6,
+                    axes.plot(mean, row, marker, color=colour, markersize=6,
                               markerfacecolor="white" if one.published else colour)  # fmt: skip
             axes.set_yticks(range(len(scores)), [one.label for one in scores])
             axes.set_ylim(len(scores) - 0.5, -0.5)
@@ -86,8 +86,8 @@ def scene_figure(scores: Sequence[Scores], title: str) -> bytes:
                 markersize=5, color=colour, capsize=2, linewidth=1,
                 markerfacecolor="white" if one.published else colour, label=one.label,
             )  # fmt: skip
-        for place in range(len(scenes) - 1):
-            axes.axvline(place + 0.5, color=GRID, linewidth=0.8, zorder=0)
+        for scene in range(len(scenes) - 1):
+            axes.axvline(scene + 0.5, color=GRID, linewidth=0.8, zorder=0)
         axes.set_xticks(
             range(len(scenes)), [wrapped(name.replace("_", " "), 11) for name in scenes]
         )
@@ -105,16 +105,16 @@ def trial_figure(values: Mapping[str, Mapping[str, Sequence[float]]], title: str
     with styled() as figure_class:
         figure = figure_class(figsize=(WIDTH, 0.9 + 0.42 * len(rows)), layout="constrained")
         axes = figure.add_subplot()
-        for place, (group, model) in enumerate(rows):
+        for row, (group, model) in enumerate(rows):
             numbers = np.array([v for v in values[group][model] if math.isfinite(v)])
             if not len(numbers):
                 continue
             colour, marker = series(models.index(model))
             # The golden ratio spreads dots evenly without dice.
-            height = place + 0.5 * ((np.arange(len(numbers)) * 0.618) % 1.0 - 0.5)
+            height = row + 0.5 * ((np.arange(len(numbers)) * 0.618) % 1.0 - 0.5)
             axes.plot(numbers, height, marker, color=colour, markersize=4, alpha=0.55,
                       markeredgewidth=0)  # fmt: skip
-            axes.plot([numbers.mean()] * 2, [place - 0.38, place + 0.38], color=INK, linewidth=1.6)
+            axes.plot([numbers.mean()] * 2, [row - 0.38, row + 0.38], color=INK, linewidth=1.6)
         axes.set_yticks(
             range(len(rows)), [wrapped(f"{model}, {group}", 42) for group, model in rows]
         )

@@ -131,7 +131,7 @@ def _sparsification(axes: Any, record: Mapping[str, Any], colour: str, first: bo
 
 
 def noise_figure(noises: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """Prior against learned noise, and g against transmission; a row a model, as PNG."""
+    """Prior against learned noise, and g against transmission; a row per model, as PNG."""
     with styled() as figure_class:
         figure = figure_class(figsize=(WIDTH, 0.35 + 2.5 * len(noises)), layout="constrained")
         panels = figure.subplots(len(noises), 3, squeeze=False)

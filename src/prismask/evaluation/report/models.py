@@ -131,7 +131,7 @@ def _complexity(found: Sources) -> list[Block]:
             )
     if not rows:
         return [Text("No complexity table: no evaluation here was timed.")]
-    rows = [row for place, row in enumerate(rows) if row not in rows[:place]]
+    rows = [row for index, row in enumerate(rows) if row not in rows[:index]]
     for name, cost in COSTS.items():
         days = "–" if cost.training_days is None else f"{cost.training_days:g} d"
         rows.append(

@@ -28,7 +28,7 @@ from prismask.evaluation.report.document import Block, Picture, Text
 from prismask.evaluation.report.sources import Source
 from prismask.evaluation.report.training import history_picture
 
-MOST_MODELS = 4
+PICTURED_MODELS = 4
 """Models pictured side by side; tables have all."""
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -40,7 +40,7 @@ class AnalysisPictures:
         self.source, self.record, self.truth_pictures = source, source.record, truth_pictures
         self.group = next(iter(self.record["groups"]))
         self.group_title = source.group_title(self.group)
-        self.models = list(self.record["models"])[:MOST_MODELS]
+        self.models = list(self.record["models"])[:PICTURED_MODELS]
         with_results = [label for label in self.models if self._numbers(label)]
         self.leader = (with_results or self.models)[0]
         """By whose errors scenes and regions are chosen."""
@@ -59,7 +59,9 @@ class AnalysisPictures:
         """How scenes and models were chosen."""
         text = f"the worst, the middle and the best scene of {self.leader} by PSNR paper"
         count = len(self.record["models"])
-        return text if count <= MOST_MODELS else f"{text}, and {MOST_MODELS} of {count} models"
+        if count <= PICTURED_MODELS:
+            return text
+        return f"{text}, and {PICTURED_MODELS} of {count} models"
 
     def reconstructions(self, scene: str) -> list[Block]:
         """Colour, zooms, errors and bands of one scene."""

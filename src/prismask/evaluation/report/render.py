@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 from prismask.evaluation.report.document import Block, Listing, Page, Picture, Table, Text
 from prismask.evaluation.tables.markdown import grid
 
-WORDS = 28
+WORDY_LENGTH = 28
 """Letters from which a cell is read as words rather than as a number."""
 
 
@@ -78,12 +78,13 @@ def wordy_columns(table: Table) -> set[int]:
     return {
         column
         for column in range(1, len(table.header))
-        if any(len(row[column]) >= WORDS and not _is_number(row[column]) for row in table.rows)
+        if any(_is_wordy(row[column]) for row in table.rows)
     }
 
 
-def _is_number(cell: str) -> bool:
-    return bool(re.match(r"[+\-−–]?[\d.]", cell))
+def _is_wordy(cell: str) -> bool:
+    begins_as_number = re.match(r"[+\-−–]?[\d.]", cell)
+    return len(cell) >= WORDY_LENGTH and not begins_as_number
 
 
 # --- Markdown ------------------------------------------------------------------------------------

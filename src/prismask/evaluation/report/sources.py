@@ -26,8 +26,8 @@ from prismask.evaluation.tables.scores import ScoreTable
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-DEEPEST = 4
-"""Folders below the given one that are looked into."""
+DEEPEST_FOLDER = 4
+"""Levels below the given folder that are searched."""
 TABLES = ("summary.csv", "paired.csv", "scores.csv")
 """Tables of an evaluation or a stress test that a report reads."""
 
@@ -111,10 +111,10 @@ def find_sources(folder: str | Path) -> Sources:
     if not folder.is_dir():
         raise DataMissingError(f"there is no folder {folder}.")
     found = Sources()
-    for place, files in _folders(folder):
-        name = str(place.relative_to(folder)) if place != folder else place.resolve().name
+    for path, files in _folders(folder):
+        name = str(path.relative_to(folder)) if path != folder else path.resolve().name
         try:
-            _look(place, name, files, found)
+            _add(path, name, files, found)
         except FormatError as error:
             found.problems.append(str(error))
     if found.is_empty:
@@ -127,26 +127,26 @@ def find_sources(folder: str | Path) -> Sources:
     return found
 
 
-def _look(place: Path, name: str, files: set[str], found: Sources) -> None:
-    if RECORD in files and f'"{FORMAT}"' in (place / RECORD).read_text(encoding="utf-8"):
-        source = Source(name, place, read_run(place))
+def _add(path: Path, name: str, files: set[str], found: Sources) -> None:
+    if RECORD in files and f'"{FORMAT}"' in (path / RECORD).read_text(encoding="utf-8"):
+        source = Source(name, path, read_run(path))
         source.check_tables()
         kind = found.stresses if source.record.get("kind") == "stress" else found.evaluations
         kind.append(source)
     if store.RECORD in files:
-        found.analyses.append(Source(name, place, store.read_analysis(place)))
+        found.analyses.append(Source(name, path, store.read_analysis(path)))
     if headline.NAME in files:
-        found.headline = headline.read_headline(place)
+        found.headline = headline.read_headline(path)
     if METRICS in files:
-        training = read_training_log(place / METRICS)
+        training = read_training_log(path / METRICS)
         if training.lines:
             found.trainings[name] = training
 
 
 def _folders(folder: Path) -> Iterator[tuple[Path, set[str]]]:
     """The folder and those below it, in the order of their names, hidden ones left out."""
-    for place, below, files in os.walk(folder):
-        here = Path(place)
+    for path, below, files in os.walk(folder):
+        here = Path(path)
         depth = len(here.relative_to(folder).parts)
-        below[:] = sorted(n for n in below if not n.startswith(".") and depth < DEEPEST)
+        below[:] = sorted(n for n in below if not n.startswith(".") and depth < DEEPEST_FOLDER)
         yield here, set(files)

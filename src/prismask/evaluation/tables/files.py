@@ -1,4 +1,4 @@
-"""Tables on the disk: long form, one value a line, written as they are read.
+"""Tables on the disk: long form, one value per line, written as they are read.
 
 `scores.csv` of an evaluation has the columns
 
@@ -61,11 +61,11 @@ def _shown_rows(
     plan: Plan, result: CellResult, verdict: str, condition: Condition
 ) -> Iterator[Row]:
     cell = result.cell
-    for place, scene in enumerate(plan.work.scenes.names):
+    for index, scene in enumerate(plan.work.scenes.names):
         for metric in plan.work.metrics:
             row = (
                 cell.model, plan.protocol, cell.group, cell.trial, result.mask_id, scene, metric,
-                result.values[metric][place], result.seconds, verdict,
+                result.values[metric][index], result.seconds, verdict,
             )  # fmt: skip
             yield row if plan.kind == "evaluation" else (*row, *condition)
 
