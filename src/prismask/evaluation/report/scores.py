@@ -193,8 +193,8 @@ def _scene_picture(source: Source, table: ScoreTable, group: str) -> Picture | N
 def _trial_picture(source: Source) -> Picture | None:
     """Every trial as a dot: its average over scenes."""
     metric = headline_metrics(source.record["metrics"])[0]
-    scores = source.table("scores.csv")
-    if not len(scores):
+    scores = source.frame("scores.csv", ("group", "model", "trial", "metric", "value"))
+    if scores is None:
         return None
     chosen = scores[scores["metric"] == metric]
     trials = chosen.groupby(["group", "model", "trial"], sort=False)["value"].agg(scene_average)
@@ -213,8 +213,8 @@ def _trial_picture(source: Source) -> Picture | None:
 
 
 def _paired_table(source: Source, group: str) -> Table | None:
-    paired = source.table("paired.csv")
-    if not len(paired):
+    paired = source.frame("paired.csv")
+    if paired is None:
         return None
     wanted = paired[
         (paired["group"] == group)

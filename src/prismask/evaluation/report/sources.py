@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from prismask.evaluation.analyses.training_log import (
 from prismask.evaluation.protocol.scenarios import GROUP_TEXTS
 from prismask.evaluation.report import headline
 from prismask.evaluation.run.runs import FORMAT, RECORD, read_run
-from prismask.evaluation.tables.files import read_table
+from prismask.evaluation.tables.files import read_frame, read_table
 from prismask.evaluation.tables.scores import ScoreTable
 
 if TYPE_CHECKING:
@@ -41,13 +41,10 @@ class Source:
     folder: Path
     record: dict[str, Any]
 
-    def table(self, name: str) -> DataFrame:
-        """A table of the folder; empty where it was not written."""
-        # Analyses draw their figures through this package on machines without pandas.
-        from pandas import DataFrame
-
-        path = self.folder / name
-        return DataFrame(read_table(path) if path.is_file() else [])
+    def frame(self, table: str, columns: Sequence[str] | None = None) -> DataFrame | None:
+        """A long table, or some of its columns; None where it was not written."""
+        path = self.folder / table
+        return read_frame(path, columns) if path.is_file() else None
 
     @property
     def scores(self) -> ScoreTable | None:

@@ -18,13 +18,16 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prismask.errors import DataMissingError, FormatError, MissingPartError
 from prismask.evaluation.run.cells import CellResult
 from prismask.evaluation.run.journal import Journal
 from prismask.evaluation.run.plan import Condition, Plan
 from prismask.scenes.atomic import write_beside
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 log = logging.getLogger(__name__)
 
@@ -148,6 +151,18 @@ def read_table(path: str | Path) -> Iterator[dict[str, Any]]:
                 yield _typed(row)
         except (TypeError, ValueError, csv.Error) as error:
             raise FormatError(f"{path}, line {lines.line_num}: {error}. {AGAIN}") from error
+
+
+def read_frame(path: str | Path, columns: Sequence[str] | None = None) -> DataFrame:
+    """A table of ours, or some of its columns, as a pandas frame: the same values as `read_table`.
+
+    For long tables; whether every line is whole is what `read_table` finds out.
+    """
+    import pandas
+
+    # Everything as text first: names such as "NA" are names, and floats keep their last bit.
+    text = pandas.read_csv(path, usecols=columns, dtype=str, keep_default_na=False)
+    return text.astype({name: kind for name, kind in _NUMBERS.items() if name in text})
 
 
 def _check_end(path: Path) -> None:
