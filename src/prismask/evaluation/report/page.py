@@ -87,7 +87,7 @@ def build_page(found: Sources, truth_pictures: bool = True, title: str = "") -> 
     sections += _provenance(found)
     lead = (
         "Every number carries the name of its convention; ± is one standard deviation over masks. "
-        "What was not measured is listed first."
+        "What was not measured is listed in the overview."
     )
     return Page(title or "Evaluation report", lead, sections)
 
