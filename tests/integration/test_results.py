@@ -16,8 +16,11 @@ from prismask.evaluation.report.headline import (
     read_headline,
     refreshed,
 )
-from prismask.evaluation.tables.markdown import grid
+from prismask.evaluation.run.runs import read_run
+from prismask.evaluation.tables.files import read_table
+from prismask.evaluation.tables.markdown import evaluation_text, grid, stress_text
 from prismask.evaluation.tables.published import row_number
+from prismask.evaluation.tables.summaries import PairedRow, Summary, SummaryRow
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
@@ -130,3 +133,16 @@ def test_links_of_the_results_arrive() -> None:
 def _anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
+
+
+@pytest.mark.parametrize(
+    "folder", sorted(path.parent for path in RESULTS.rglob("summary.csv")), ids=lambda p: p.name
+)
+def test_every_summary_is_what_its_tables_make(folder: Path) -> None:
+    """Whoever changes how a summary is written has to write these anew."""
+    record = {"costs": {}, **read_run(folder)}
+    summary = Summary([SummaryRow(**row) for row in read_table(folder / "summary.csv")])
+    if (folder / "paired.csv").is_file():
+        summary.paired = [PairedRow(**row) for row in read_table(folder / "paired.csv")]
+    text = stress_text if record.get("kind") == "stress" else evaluation_text
+    assert text(record, summary) == (folder / "summary.md").read_text(encoding="utf-8")

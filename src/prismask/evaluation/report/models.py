@@ -9,7 +9,7 @@ from prismask.evaluation.report.document import Block, Section, Table, Text
 from prismask.evaluation.report.scores import number_text
 from prismask.evaluation.report.sources import Source, Sources
 from prismask.evaluation.run.contenders import weights_of
-from prismask.evaluation.tables.markdown import metric_title
+from prismask.evaluation.tables.markdown import scaled_text
 from prismask.evaluation.tables.published import (
     COSTS,
     FIXED_VARIANCE,
@@ -19,7 +19,7 @@ from prismask.evaluation.tables.published import (
     row_number,
     row_of,
 )
-from prismask.evaluation.tables.scores import ScoreTable
+from prismask.evaluation.tables.scores import ScoreTable, metric_title
 
 KIND_TEXTS = {
     "gst": "self-tuned, with graph",
@@ -122,11 +122,11 @@ def _complexity(found: Sources) -> list[Block]:
                 [
                     label,
                     source.record.get("device_name", "?"),
-                    _scaled(cost.get("parameters"), 1e6, 3),
-                    _scaled(cost.get("multiply_adds"), 1e9, 2),
+                    scaled_text(cost.get("parameters"), 1e6, 3),
+                    scaled_text(cost.get("multiply_adds"), 1e9, 2),
                     _training_text(found.analyses, source.record["models"].get(label, {})),
                     _number(cost.get("seconds_per_sample")),
-                    _scaled(cost.get("peak_memory_bytes"), 2**30, 2),
+                    scaled_text(cost.get("peak_memory_bytes"), 2**30, 2),
                 ]
             )
     if not rows:
@@ -159,10 +159,6 @@ def _training_text(analyses: Sequence[Source], model: Mapping[str, Any]) -> str:
             if seconds and weights and weights_of(facts.get("identity", "")) == weights:
                 return f"{seconds / 60:.0f} min, {facts.get('training_device') or '?'}"
     return "–"
-
-
-def _scaled(value: float | None, unit: float, digits: int) -> str:
-    return "–" if value is None else f"{value / unit:.{digits}f}"
 
 
 def _number(value: float | None) -> str:

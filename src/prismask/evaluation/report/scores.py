@@ -8,19 +8,9 @@ from typing import Any
 
 from prismask.evaluation.figures.scores import Scores, scene_figure, trial_figure
 from prismask.evaluation.metrics import METRICS
-from prismask.evaluation.protocol.overlap import VERDICT_TEXTS
 from prismask.evaluation.report.document import Block, Listing, Picture, Section, Table, Text
 from prismask.evaluation.report.sources import Source
-from prismask.evaluation.tables.markdown import (
-    FIXED_SCALE,
-    KAIST_NOTE,
-    MEANING,
-    PAIRED_MEANING,
-    headline_metrics,
-    metric_title,
-    paired_cells,
-    spread_text,
-)
+from prismask.evaluation.tables.markdown import KAIST_NOTE, MEANING, PAIRED_MEANING
 from prismask.evaluation.tables.published import (
     OURS,
     PSNR,
@@ -30,7 +20,16 @@ from prismask.evaluation.tables.published import (
     Number,
     PublishedScores,
 )
-from prismask.evaluation.tables.scores import ScoreTable
+from prismask.evaluation.tables.scores import (
+    PAIRED_HEADER,
+    ScoreTable,
+    average_cells,
+    headline_metrics,
+    metric_title,
+    paired_cells,
+    spread_text,
+    verdicts,
+)
 from prismask.evaluation.tables.statistics import scene_average
 from prismask.evaluation.tables.summaries import AVERAGE
 
@@ -85,7 +84,9 @@ def _group_section(source: Source, table: ScoreTable, group: str) -> Section:
     models = list(record["models"])
     title = source.group_title(group)
     blocks: list[Block] = [Text(f"Masks: {record['groups'][group]['text']}.")]
-    blocks.append(_average_table(record, table, group))
+    average = "Average over scenes: mean ± std over masks (standard error of the mean)."
+    notes = " ".join(verdicts(record, group))
+    blocks.append(Table(average, *average_cells(record, table, group), note=notes))
     blocks.append(_paper_layout(record, table, group))
     picture = _scene_picture(source, table, group)
     if picture is not None:
@@ -94,24 +95,6 @@ def _group_section(source: Source, table: ScoreTable, group: str) -> Section:
         pairs = _paired_table(source, group)
         blocks.append(pairs if pairs is not None else Text("No paired differences were written."))
     return Section(f"{record['protocol']}: {title} ({source.name})", blocks)
-
-
-def _average_table(record: Mapping[str, Any], table: ScoreTable, group: str) -> Table:
-    marked = FIXED_SCALE if record.get("estimated_peaks") else ()
-    notes = []
-    rows = []
-    for model in record["models"]:
-        verdict = record["groups"][group]["overlap"].get(model, "")
-        if verdict:
-            notes.append(f"† {model}: {VERDICT_TEXTS[verdict]}.")
-        name = f"{model} †" if verdict else model
-        rows.append([name, *(table.text(model, group, m, with_error=True) for m in table.metrics)])
-    return Table(
-        "Average over scenes: mean ± std over masks (standard error of the mean).",
-        ["model", *(metric_title(m, m in marked) for m in table.metrics)],
-        rows,
-        note=" ".join(notes),
-    )
 
 
 def _paper_layout(record: Mapping[str, Any], table: ScoreTable, group: str) -> Table:
@@ -222,6 +205,5 @@ def _paired_table(source: Source, group: str) -> Table | None:
         & paired["metric"].isin(headline_metrics(source.record["metrics"]))
     ]
     rows = [paired_cells(row) for row in wanted.itertuples()]
-    header = ["difference", "metric", "mean", "95 % interval"]
-    return Table("Paired differences on identical measurements.", header, rows,
+    return Table("Paired differences on identical measurements.", PAIRED_HEADER, rows,
                  note=PAIRED_MEANING) if rows else None  # fmt: skip

@@ -6,23 +6,23 @@ import math
 from collections.abc import Mapping, Sequence
 
 from prismask.evaluation.figures.scores import FaultPanel, Scores, stress_figure
-from prismask.evaluation.protocol.conditions import (
-    FAULT_KINDS,
-    MISMATCH,
-    MISMATCH_GIVEN,
-    RECALIBRATION,
-    RECALIBRATION_GIVEN,
-)
-from prismask.evaluation.protocol.overlap import VERDICT_TEXTS
+from prismask.evaluation.protocol.conditions import FAULT_KINDS, MISMATCH, RECALIBRATION
 from prismask.evaluation.report.document import Block, Listing, Picture, Section, Table, Text
 from prismask.evaluation.report.sources import Source
-from prismask.evaluation.tables.markdown import headline_metrics, metric_title
-from prismask.evaluation.tables.scores import ScoreTable
-
-FIXED_CASES = (
-    (MISMATCH, MISMATCH_GIVEN, "moved by 1.5 px and 1.0 px and turned by 0.3°"),
-    (RECALIBRATION, RECALIBRATION_GIVEN, "two real calibrations of one aperture"),
+from prismask.evaluation.tables.scores import (
+    FIXED_CASES,
+    ScoreTable,
+    fault_cells,
+    headline_metrics,
+    metric_title,
+    verdicts,
 )
+
+WORDS = {name: kind.text for name, kind in FAULT_KINDS.items()} | {
+    MISMATCH: "moved by 1.5 px and 1.0 px and turned by 0.3°; the model is given the … mask",
+    RECALIBRATION: "two real calibrations of one aperture; the model is given the … mask",
+}
+"""What each fault is, below its name."""
 
 
 def stress_sections(sources: Sequence[Source]) -> list[Section]:
@@ -74,44 +74,33 @@ def _section(source: Source) -> Section:
         )
     ]
     for group in source.record["groups"]:
-        blocks += _curves(source, table, group, metric)
-        blocks += _fixed_cases(source, table, group, metric)
+        blocks += _group(source, table, group, metric)
     if source.record.get("remarks"):
         blocks.append(Listing(source.record["remarks"]))
     return Section(title, blocks)
 
 
-def _curves(source: Source, table: ScoreTable, group: str, metric: str) -> list[Block]:
-    """A figure of all faults, and a table for each."""
+def _group(source: Source, table: ScoreTable, group: str, metric: str) -> list[Block]:
+    """A figure of all faults that have sizes, and a table for each fault."""
     title = source.group_title(group)
-    panels = _panels({"": table}, group, metric)
-    if not panels:
-        return []
-    picture = Picture(
-        f"stress-{source.name}-{group}",
-        stress_figure(panels, metric_title(metric)),
-        f"Masks: {title}. {metric_title(metric)} against the size of one fault that "
-        "the model does not know about; bars are one standard deviation over masks.",
-        "Small panels, one for each fault: the score of every model falls as the fault grows",
-    )
-    return [picture, *(_curve_table(table, group, panel.name, metric, title) for panel in panels)]
-
-
-def _fixed_cases(source: Source, table: ScoreTable, group: str, metric: str) -> list[Block]:
     blocks: list[Block] = []
-    for fault, order, words in FIXED_CASES:
-        found = {condition[2]: condition for condition in table.conditions(group, fault)}
-        given = [name for name in order if name in found]
-        if given:
-            rows = [
-                [m, *(table.text(m, group, metric, condition=found[name]) for name in given)]
-                for m in table.models
-            ]
-            caption = (
-                f"{fault.capitalize()} ({source.group_title(group)}): {words}; the model is given "
-                f"the … mask. {metric_title(metric)}."
+    panels = _panels({"": table}, group, metric)
+    if panels:
+        blocks.append(
+            Picture(
+                f"stress-{source.name}-{group}",
+                stress_figure(panels, metric_title(metric)),
+                f"Masks: {title}. {metric_title(metric)} against the size of one fault that "
+                "the model does not know about; bars are one standard deviation over masks.",
+                "Small panels, one for each fault: the score of every model falls as it grows",
             )
-            blocks.append(Table(caption, ["model", *given], rows, note=_verdicts(source, group)))
+        )
+    for fault, (header, rows) in fault_cells(table, group, metric):
+        if rows:
+            name = fault.replace("_", " ").capitalize()
+            caption = f"{name} ({title}): {WORDS[fault]}. {metric_title(metric)}."
+            note = " ".join(verdicts(source.record, group)) if fault in FIXED_CASES else ""
+            blocks.append(Table(caption, header, rows, note=note))
     return blocks
 
 
@@ -143,19 +132,3 @@ def _curve(
         return None
     means, stds = [row["mean"] for _, row in found], [row["std"] for _, row in found]
     return Scores(model, [size for size, _ in found], means, stds, source=source)
-
-
-def _curve_table(table: ScoreTable, group: str, fault: str, metric: str, title: str) -> Table:
-    conditions = table.conditions(group, fault)
-    rows = [
-        [model, *(table.text(model, group, metric, condition=c) for c in conditions)]
-        for model in table.models
-    ]
-    caption = f"{fault.replace('_', ' ').capitalize()} ({title}): {FAULT_KINDS[fault].text}."
-    return Table(f"{caption} {metric_title(metric)}.",
-                 ["model", *(f"{size:g}" for _, size, _ in conditions)], rows)  # fmt: skip
-
-
-def _verdicts(source: Source, group: str) -> str:
-    found = source.record["groups"][group]["overlap"]
-    return " ".join(f"† {model}: {VERDICT_TEXTS[v]}." for model, v in found.items() if v)

@@ -273,7 +273,7 @@ def write_tables(
 def _text(plan: Plan, record: Mapping[str, Any], summary: Summary) -> str:
     if plan.kind == "evaluation":
         return markdown.evaluation_text(record, summary)
-    return markdown.stress_text(plan, record, summary)
+    return markdown.stress_text(record, summary)
 
 
 def _regions(
