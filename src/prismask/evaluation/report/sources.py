@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,10 +110,12 @@ def find_sources(folder: str | Path) -> Sources:
     found = Sources()
     for path, files in _folders(folder):
         name = str(path.relative_to(folder)) if path != folder else path.resolve().name
-        try:
-            _add(path, name, files, found)
-        except FormatError as error:
-            found.problems.append(str(error))
+        for file, add in READERS.items():
+            if file in files:
+                try:
+                    add(path, name, found)
+                except (DataMissingError, FormatError) as error:
+                    found.problems.append(str(error))
     if found.is_empty:
         reasons = f" Unreadable: {' '.join(found.problems)}" if found.problems else ""
         raise DataMissingError(
@@ -124,20 +126,36 @@ def find_sources(folder: str | Path) -> Sources:
     return found
 
 
-def _add(path: Path, name: str, files: set[str], found: Sources) -> None:
-    if RECORD in files and f'"{FORMAT}"' in (path / RECORD).read_text(encoding="utf-8"):
+def _add_run(path: Path, name: str, found: Sources) -> None:
+    # A training has a record of the same name.
+    if f'"{FORMAT}"' in (path / RECORD).read_text(encoding="utf-8"):
         source = Source(name, path, read_run(path))
         source.check_tables()
         kind = found.stresses if source.record.get("kind") == "stress" else found.evaluations
         kind.append(source)
-    if store.RECORD in files:
-        found.analyses.append(Source(name, path, store.read_analysis(path)))
-    if headline.NAME in files:
-        found.headline = headline.read_headline(path)
-    if METRICS in files:
-        training = read_training_log(path / METRICS)
-        if training.lines:
-            found.trainings[name] = training
+
+
+def _add_analysis(path: Path, name: str, found: Sources) -> None:
+    found.analyses.append(Source(name, path, store.read_analysis(path)))
+
+
+def _add_training(path: Path, name: str, found: Sources) -> None:
+    training = read_training_log(path / METRICS)
+    if training.lines:
+        found.trainings[name] = training
+
+
+def _add_headline(path: Path, name: str, found: Sources) -> None:
+    found.headline = headline.refreshed(headline.read_headline(path), path)
+
+
+READERS: dict[str, Callable[[Path, str, Sources], None]] = {
+    RECORD: _add_run,
+    store.RECORD: _add_analysis,
+    METRICS: _add_training,
+    headline.NAME: _add_headline,
+}
+"""What is read by the name of its file; one that is damaged does not hide the others."""
 
 
 def _folders(folder: Path) -> Iterator[tuple[Path, set[str]]]:
