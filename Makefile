@@ -32,7 +32,8 @@ lint: $(STAMP) ## style, types, import directions
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-results: $(STAMP) ## the pages of results/ from their raw tables
+results: $(STAMP) ## the headline and the report page of results/ from their raw tables
+	$(BIN)/python results/headline.py
 	$(BIN)/prismask report results --no-truth-pictures --title "Prismask: what was measured" --overwrite
 
 # Not `python -m sphinx`: the usage lines of the command reference would show that -m.

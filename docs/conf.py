@@ -50,10 +50,12 @@ autodoc_type_aliases = {
 toc_object_entries_show_parents = "hide"
 python_maximum_signature_line_length = 80
 
+RESULT_PAGES = sorted((ROOT / "results" / "pages").glob("*.md"))
 ELSEWHERE = {
     "results": "results/README.md",
     "contributing": "CONTRIBUTING.md",
     "changelog": "CHANGELOG.md",
+    **{f"results/{page.stem}": f"results/pages/{page.name}" for page in RESULT_PAGES},
 }
 """Pages that people find elsewhere in the repository: the page here only points there, and the
 site shows the text itself."""

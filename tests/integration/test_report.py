@@ -25,10 +25,9 @@ from prismask.errors import ConfigError, DataMissingError, OutputExistsError, Ov
 from prismask.evaluation.analyses.runner import analyse
 from prismask.evaluation.analyses.store import read_analysis, read_arrays
 from prismask.evaluation.metrics import score
-from prismask.evaluation.report.blocks import Page
-from prismask.evaluation.report.html import html_page
-from prismask.evaluation.report.markdown import markdown_page
+from prismask.evaluation.report.document import Page
 from prismask.evaluation.report.page import build_page, write_report
+from prismask.evaluation.report.render import html_page, markdown_page
 from prismask.evaluation.report.sources import find_sources
 from prismask.evaluation.run.runner import evaluate
 from prismask.evaluation.run.stress import stress

@@ -11,7 +11,7 @@ from tiny_training import tiny_config
 from prismask.apps.cli.app import run
 from prismask.apps.cli.train import progress_text
 from prismask.errors import MissingPartError
-from prismask.evaluation.figures.curves import draw_curves
+from prismask.evaluation.figures.training import draw_curves
 from prismask.models.weights import load_weights
 from prismask.training.config import to_toml
 

@@ -10,7 +10,7 @@ import scipy.stats
 import torch
 
 from prismask.errors import ConfigError, ShapeError
-from prismask.evaluation.analyses.calibration_checks import (
+from prismask.evaluation.analyses.calibration import (
     LEVELS,
     Calibration,
     Reliability,

@@ -15,13 +15,13 @@ from small_workload import BANDS, CAMERA, SIDE, cube, mask
 from torch import Tensor
 
 from prismask.errors import ConfigError, DataMissingError, DivergedError, FormatError, ValuesError
-from prismask.evaluation.analyses.noise import g_by_transmission, noise_distribution
+from prismask.evaluation.analyses.mask_noise import g_by_transmission, noise_distribution
 from prismask.evaluation.analyses.spread import (
     spread_of,
     spread_over_masks,
     spread_over_samples,
 )
-from prismask.evaluation.analyses.training_g import read_g_history
+from prismask.evaluation.analyses.training_log import read_training_log
 from prismask.models.fast import FastReconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
@@ -184,7 +184,7 @@ def test_history_of_g(tmp_path: Path) -> None:
         '{"event": "st',  # killed in the middle of a line
     ]
     path.write_text("\n".join(lines), encoding="utf-8")
-    found = read_g_history(path)
+    found = read_training_log(path).g_history
     assert found is not None
     assert found.steps == (1, 2)
     assert found.minutes == (1.0, 2.0)
@@ -197,9 +197,9 @@ def test_history_of_g(tmp_path: Path) -> None:
 def test_runs_without_g_and_damaged_ones(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"event": "step", "step": 1, "seconds": 1, "phase": "plain"}\n')
-    assert read_g_history(path) is None
+    assert read_training_log(path).g_history is None
     path.write_text(f"{{broken\n{_line(1, 0.1, 0.2)}\n")
     with pytest.raises(FormatError, match="line 1"):
-        read_g_history(path)
+        read_training_log(path)
     with pytest.raises(DataMissingError):
-        read_g_history(tmp_path / "none.jsonl")
+        read_training_log(tmp_path / "none.jsonl")

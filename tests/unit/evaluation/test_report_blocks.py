@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from prismask.evaluation.figures.cubes import SceneView, bands_figure, colours_figure, windows
+from prismask.evaluation.figures.cubes import (
+    SceneView,
+    bands_figure,
+    blocks_figure,
+    colours_figure,
+    correlation_figure,
+    windows,
+)
 from prismask.evaluation.figures.scores import (
     FaultPanel,
     Scores,
@@ -19,12 +26,11 @@ from prismask.evaluation.figures.scores import (
     stress_figure,
     trial_figure,
 )
-from prismask.evaluation.figures.spectra import blocks_figure, correlation_figure
 from prismask.evaluation.figures.uncertainty import maps_figure
-from prismask.evaluation.report.blocks import Listing, Page, Picture, Section, Table, Text
-from prismask.evaluation.report.html import html_page
-from prismask.evaluation.report.markdown import markdown_page
-from prismask.evaluation.report.scores import ScoreTable, number_text, published_beside
+from prismask.evaluation.report.document import Listing, Page, Picture, Section, Table, Text
+from prismask.evaluation.report.render import html_page, markdown_page
+from prismask.evaluation.report.scores import number_text, published_beside
+from prismask.evaluation.tables.scores import ScoreTable
 
 VOID = {"meta", "img", "br", "link"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from prismask.evaluation.report.blocks import Table, Text
+from prismask.evaluation.report.document import Table, Text
 from prismask.evaluation.report.models import model_sections
 from prismask.evaluation.report.sources import Source, Sources
 from prismask.evaluation.tables.files import write_table

@@ -9,15 +9,16 @@ import pytest
 import torch
 
 from prismask.errors import ShapeError, ValuesError
-from prismask.evaluation.analyses.blocks import (
+from prismask.evaluation.analyses.spectra import (
     Block,
     block_correlations,
+    correlation_distance,
     curve_correlation,
     density_curve,
     mean_correlation,
+    spectral_correlation,
     uniform_blocks,
 )
-from prismask.evaluation.analyses.correlation import correlation_distance, spectral_correlation
 
 
 def random_cube(seed: int = 0, bands: int = 6, side: int = 48) -> torch.Tensor:

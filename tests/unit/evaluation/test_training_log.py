@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from prismask.errors import DataMissingError, FormatError
-from prismask.evaluation.analyses.training_log import read_course, read_lines
-from prismask.evaluation.figures.training import course_figure
+from prismask.evaluation.analyses.training_log import read_lines, read_training_log
+from prismask.evaluation.figures.training import course_figure, draw_curves
 from prismask.evaluation.report.sources import find_sources
 from prismask.evaluation.report.training import training_sections
 
@@ -31,8 +31,7 @@ def write(folder: Path, *lines: dict[str, object], batch: int | None = 32) -> Pa
 
 
 def test_a_course(tmp_path: Path) -> None:
-    course = read_course(write(tmp_path, STEP, *CHECKS))
-    assert course is not None
+    course = read_training_log(write(tmp_path, STEP, *CHECKS))
     assert (course.minutes, course.steps, course.samples) == (2.0, 40, 1280)
     assert course.checked == (1.0, 2.0)
     assert list(course.scores) == ["seen masks", "fabricated masks, with noise"]
@@ -42,10 +41,9 @@ def test_a_course(tmp_path: Path) -> None:
 
 
 def test_what_is_not_known(tmp_path: Path) -> None:
-    course = read_course(write(tmp_path / "a", STEP, batch=None))
-    assert course is not None
+    course = read_training_log(write(tmp_path / "a", STEP, batch=None))
     assert (course.samples, course.checked, course.scores) == (None, (), {})
-    assert read_course(write(tmp_path / "b")) is None
+    assert not read_training_log(write(tmp_path / "b")).lines
     with pytest.raises(DataMissingError, match="there is no"):
         read_lines(tmp_path / "none.jsonl")
     torn = write(tmp_path / "c", STEP)
@@ -69,3 +67,16 @@ def test_trainings_with_and_without_g_are_on_the_page(tmp_path: Path) -> None:
     assert (curves.title, g.title) == ("Training curves", "g during training")
     drawn = {name: course for name, course in found.trainings.items() if course.checked}
     assert course_figure(drawn).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("loss", [0.1, -3.0])
+def test_curves_of_a_run_that_was_killed_in_the_middle_of_a_line(
+    tmp_path: Path, loss: float
+) -> None:
+    """A logarithmic loss below zero is drawn as well."""
+    pytest.importorskip("matplotlib")
+    with_g = {**STEP, "g_min": 0.01, "g_mean": 0.02, "g_max": 0.03, "loss": loss}
+    path = write(tmp_path, with_g, {**with_g, "phase": "phi", "seconds": 50.0}, *CHECKS)
+    path.write_text(path.read_text() + '{"event": "st', encoding="utf-8")
+    draw_curves(path, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")

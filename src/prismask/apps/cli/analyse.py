@@ -40,7 +40,7 @@ def analyse(
     out
         Folder for numbers (analysis.json), arrays (.npz) and figures.
     masks
-        Masks a group, over which the spread is taken; the paper takes 100.
+        Masks per group, over which the spread is taken; the paper takes 100.
     samples
         Masks drawn from a network's posterior; below 2 there is no spread over samples.
     seed

@@ -157,8 +157,7 @@ def draw(shoot: Shoot) -> dict[str, bytes]:
 
 
 def _write(shoot: Shoot, pictures: dict[str, bytes], out: Path, overwrite: bool) -> None:
-    from prismask.apps.cli.demo_page import build_page
-    from prismask.apps.cli.demo_story import page_content
+    from prismask.apps.cli.demo_page import build_page, page_content
     from prismask.apps.cli.pictures import write_bytes
     from prismask.scenes.formats.files import save
 

@@ -1,116 +1,38 @@
-"""The demo's page: one HTML file with its pictures inside, for a desk or a phone, light or dark."""
+"""The demo's page: what it says about one run, with facts, scores, conventions and provenance.
+
+Its look and its unchanging sentences are in `evaluation/report/templates/demo.html`.
+"""
 
 from __future__ import annotations
 
-import base64
+import math
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
-from string import Template
+from typing import TYPE_CHECKING
 
-PAGE = Template("""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Prismask demo: one snapshot, $bands bands</title>
-<style>
-:root { color-scheme: light dark; --page: #f6f7f9; --card: #ffffff; --ink: #1f2430;
-  --faint: #5a6172; --line: #d9dde5; --accent: #0072b2; }
-@media (prefers-color-scheme: dark) { :root { --page: #14171d; --card: #1d222b; --ink: #e8eaf0;
-  --faint: #a5acbb; --line: #343b48; --accent: #56b4e9; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--page); color: var(--ink); line-height: 1.55;
-  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-main { max-width: 66rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
-h1 { font-size: 1.8rem; line-height: 1.2; margin: 0.5rem 0; }
-h2 { font-size: 1.2rem; margin: 2.2rem 0 0.6rem; }
-p { max-width: 44rem; }
-.row { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); }
-figure { margin: 0; background: var(--card); border: 1px solid var(--line); border-radius: 10px;
-  padding: 0.75rem; }
-figure img { display: block; width: 100%; height: auto; border-radius: 4px; }
-figure img.pixels { image-rendering: pixelated; }
-figure img.plot { background: #fff; padding: 0.25rem; }
-figcaption { color: var(--faint); font-size: 0.9rem; margin-top: 0.5rem; }
-figcaption b { color: var(--ink); }
-.compare { position: relative; }
-.compare img + img { position: absolute; inset: 0; clip-path: inset(0 0 0 50%); }
-input[type=range] { width: 100%; accent-color: var(--accent); margin: 0.6rem 0 0; }
-.ends { display: flex; justify-content: space-between; color: var(--faint); font-size: 0.85rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: 0.92rem; background: var(--card);
-  border: 1px solid var(--line); border-radius: 10px; }
-th, td { text-align: left; padding: 0.4rem 0.7rem; border-top: 1px solid var(--line);
-  vertical-align: top; overflow-wrap: anywhere; }
-tr:first-child > * { border-top: 0; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-code, pre { font-family: ui-monospace, "Cascadia Mono", Menlo, Consolas, monospace;
-  font-size: 0.88em; }
-pre { background: var(--card); border: 1px solid var(--line); border-radius: 10px;
-  padding: 0.8rem; overflow-x: auto; }
-</style>
-</head>
-<body>
-<main>
-<h1>One snapshot, $bands bands</h1>
-<p>A CASSI camera takes a single black-and-white picture. A mask of small open and closed cells
-codes the scene, a prism shifts every wavelength by a different distance, and the sensor adds it
-all up. From that one picture, and from knowing the mask, the whole spectrum of every pixel is
-computed back. Here the scene is synthetic, so the truth is known and every error can be shown.</p>
+import numpy as np
 
-<h2>What the camera recorded, and what was computed from it</h2>
-<div class="row">
-<figure><img class="pixels" src="$snapshot" alt="Grey, smeared snapshot with mask texture">
-<figcaption><b>Snapshot.</b> All the data there is: $snapshot_size numbers for $cube_size unknowns.
-The smear to the side is the prism, the fine grain is the mask, and noise is on top
-($sensor).</figcaption></figure>
-<figure><div class="compare"><img class="pixels" src="$reconstruction"
-alt="Reconstruction in colour"><img class="pixels" id="truth" src="$truth"
-alt="True scene in colour"></div>
-<input type="range" min="0" max="100" value="50" aria-label="Share of the reconstruction shown"
-oninput="document.getElementById('truth').style.clipPath='inset(0 0 0 '+this.value+'%)'">
-<div class="ends"><span>reconstruction</span><span>truth</span></div>
-<figcaption><b>Reconstruction (left) against truth (right).</b> Move the slider. Both are rendered
-from their spectra with the same exposure.</figcaption></figure>
-</div>
+from prismask import __version__
+from prismask.apps.cli.evaluate_pair import score_rows
+from prismask.checks import size_text
+from prismask.inference.options import Settings
 
-<h2>Where it is wrong</h2>
-<div class="row">
-<figure><img class="plot" src="$error" alt="Map of the error of each pixel with a colour bar">
-<figcaption><b>Error map.</b> Root mean square error over the $bands bands of each pixel, in
-percent of full scale. Dark is good.</figcaption></figure>
-<div><p>$what_one_sees</p></div>
-</div>
+if TYPE_CHECKING:
+    from prismask.apps.cli.demo import Shoot
 
-<h2>Spectra</h2>
-<figure><img class="plot" src="$spectra" alt="Spectra of six colour patches against the truth">
-<figcaption><b>Six ColorChecker patches.</b> Their reflectances are measured, so the dark line is
-what a spectrometer would say. The blue points are computed from the snapshot; the band around them
-$band_words.</figcaption></figure>
+SHOWN = {
+    "snapshot": "snapshot.png",
+    "truth": "truth.png",
+    "reconstruction": "reconstruction.png",
+    "error": "error.png",
+    "spectra": "spectra.png",
+    "bands_picture": "bands.png",
+}
+"""Which file each picture of the page is."""
 
-<h2>Bands</h2>
-<figure><img class="plot" src="$bands_picture" alt="Five bands of truth and reconstruction">
-<figcaption><b>Five of the $bands bands</b>, each in its own colour: truth above, reconstruction
-below.</figcaption></figure>
-
-<h2>Scores</h2>
-<p>A score means something only together with its convention, so each is named.</p>
-<div class="wide"><table>$scores</table></div>
-
-<h2>Do it with your own snapshot</h2>
-<pre>prismask reconstruct snapshot.mat --mask mask.mat --bands 28 --step 2 -o cube.nc
-prismask render cube.nc -o cube.png
-prismask info cube.nc</pre>
-
-<h2>How this page was made</h2>
-<div class="wide"><table>$provenance</table></div>
-<p>Beside this page: $files. The <code>.nc</code> files are NetCDF-4 and open in xarray, MATLAB and
-Panoply.</p>
-</main>
-</body>
-</html>
-""")
+LEVEL = Settings.level
+"""Coverage that the interval claims: the demo takes the default of `reconstruct`."""
 
 
 @dataclass(frozen=True)
@@ -133,26 +55,126 @@ class PageContent:
 
 def build_page(content: PageContent) -> str:
     """The page as HTML that needs no other file and no network."""
-    inlined = {name: data_address(png) for name, png in content.pictures.items()}
-    scores = "".join(
-        f'<tr><th>{escape(name)}</th><td class="number">{escape(value)}</td>'
-        f"<td>{escape(convention)}</td></tr>"
-        for name, value, convention in content.scores
-    )
-    provenance = "".join(
-        f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>"
-        for name, value in content.provenance
-    )
-    return PAGE.substitute(
-        inlined,
-        **{name: escape(text) for name, text in content.facts.items()},
-        what_one_sees=escape(content.what_one_sees),
+    from prismask.evaluation.report.render import render
+
+    return render("demo.html", content=content)
+
+
+def page_content(shoot: Shoot, pictures: Mapping[str, bytes], files: Sequence[str]) -> PageContent:
+    """The page's words and pictures."""
+    facts = {
+        "bands": str(shoot.truth.bands),
+        "snapshot_size": f"{math.prod(shoot.snapshot.size):,}",
+        "cube_size": f"{shoot.truth.values.size:,}",
+        "sensor": shoot.sensor_text,
+        "band_words": (
+            "is the spread over the pixels of the patch"
+            if shoot.estimate.lower is None
+            else f"is the {100 * LEVEL:.0f} % interval of a pixel, averaged over the patch"
+        ),
+    }
+    scores = [
+        (row["label"], row["text"], row["convention"])
+        for row in score_rows(shoot.estimate, shoot.truth)
+    ]
+    return PageContent(
+        pictures={name: pictures[file] for name, file in SHOWN.items()},
         scores=scores,
-        provenance=provenance,
-        files=", ".join(f"<code>{escape(name)}</code>" for name in content.files),
+        provenance=provenance(shoot),
+        files=files,
+        facts=facts,
+        what_one_sees=what_one_sees(shoot),
     )
 
 
-def data_address(png: bytes) -> str:
-    """A PNG as the text that an `img` takes in place of an address."""
-    return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
+def what_one_sees(shoot: Shoot) -> str:
+    """A paragraph for someone who sees such a reconstruction for the first time.
+
+    Numbers are of this run. Reasons are what one expects of such a camera; the demo tests none.
+    """
+    from prismask.evaluation.figures.demo import error_map
+
+    errors = error_map(shoot.estimate, shoot.truth)
+    typical, worst = float(np.median(errors)), float(np.percentile(errors, 99))
+    name, low, high = furthest_patch(shoot)
+    numbers = (
+        f"Half of the pixels are off by less than {typical:.1f} % of full scale, one in a hundred "
+        f"by more than {worst:.0f} %. Of the six patches below, {name} is furthest off: its mean "
+        f"spectrum lies between {low:+.0f} % and {high:+.0f} % of its own peak away from the "
+        "truth, depending on the band. The prism spreads light along rows, so errors beside "
+        "bright edges are to be expected in that direction."
+    )
+    return " ".join([numbers, *interval_words(shoot), method_words(shoot)])
+
+
+def interval_words(shoot: Shoot) -> list[str]:
+    """How often the truth of this run lies inside the interval, where there is one."""
+    lower, upper = shoot.estimate.lower, shoot.estimate.upper
+    if lower is None or upper is None:
+        return []
+    inside = 100 * float(((shoot.truth.values >= lower) & (shoot.truth.values <= upper)).mean())
+    return [
+        f"Every value comes with an interval that claims to hold the truth "
+        f"{100 * LEVEL:.0f} times out of 100; in this scene, which is not like those it was "
+        f"fitted on, it did {inside:.0f} times."
+    ]
+
+
+def method_words(shoot: Shoot) -> str:
+    """What to think of the method, in a sentence or two."""
+    if shoot.estimate.attrs["method"] == "network":
+        return (
+            "The network was trained on photographs of real things through other masks; it has "
+            "seen neither this mask nor any drawn scene."
+        )
+    return (
+        "The scene was laid out with large, even surfaces and a dim background, which suits this "
+        "method; a busy or bright scene comes out worse. It needs no training and assumes only "
+        "that scenes are smooth between edges."
+    )
+
+
+def furthest_patch(shoot: Shoot) -> tuple[str, float, float]:
+    """The shown patch whose mean spectrum is furthest off: name, lowest and highest deviation.
+
+    Deviations are in percent of the largest value of the patch's true spectrum.
+    """
+    from prismask.apps.cli.demo import SHOWN_PATCHES
+    from prismask.scenes.synthetic.demo import colour_checker_boxes
+
+    boxes = colour_checker_boxes(shoot.truth.size)
+    found = []
+    for name in SHOWN_PATCHES:
+        rows, columns = boxes[name]
+        truth = shoot.truth.values[:, rows, columns].mean(axis=(1, 2))
+        estimate = shoot.estimate.values[:, rows, columns].mean(axis=(1, 2))
+        off = 100 * (estimate - truth) / truth.max()
+        found.append((float(np.abs(off).max()), name, float(off.min()), float(off.max())))
+    return max(found)[1:]
+
+
+def provenance(shoot: Shoot) -> list[tuple[str, str]]:
+    """What was used, so that the page can be made again."""
+    import torch
+
+    truth, estimate = shoot.truth, shoot.estimate
+    camera = shoot.camera
+    return [
+        ("command", f"prismask demo --size {truth.size[0]} --seed {shoot.seed}{shoot.chosen}"),
+        ("scene", f"{truth.attrs['source']}, light {truth.attrs['illuminant']}, id {truth.hash}"),
+        ("mask", f"fabricated, {size_text(shoot.mask.size)}, id {shoot.mask.hash}"),
+        (
+            "camera",
+            f"{camera.design} disperser, {camera.bands} bands over {camera.extent} px "
+            f"of the {camera.axis}",
+        ),
+        ("sensor", str(shoot.snapshot.attrs["sensor"])),
+        ("snapshot", f"{size_text(shoot.snapshot.size)}, id {shoot.snapshot.hash}"),
+        ("method", f"{estimate.attrs['method_options']}"),
+        ("time", f"{estimate.attrs['seconds']:.1f} s on {estimate.attrs['device']}"),
+        (
+            "versions",
+            f"prismask {__version__}, torch {torch.__version__}, NumPy {np.__version__}, "
+            f"Python {platform.python_version()}",
+        ),
+    ]

@@ -14,8 +14,8 @@ from prismask.apps.cli.terminal import remark, say
 if TYPE_CHECKING:
     from prismask.scenes.records import Cube
 
-NOTICEABLE = 0.1
-"""How far the best factor may be from 1 before somebody should hear of it."""
+SCALE_NOTE_DEVIATION = 0.1
+"""How far the best factor may be from 1 before a note says so."""
 
 
 def evaluate_pair(
@@ -56,7 +56,7 @@ def evaluate_pair(
     if fit_scale:
         guess = scaled(guess, factor)
         remark(f"note: the estimate is multiplied by {factor:.4g}.")
-    elif abs(factor - 1) > NOTICEABLE:
+    elif abs(factor - 1) > SCALE_NOTE_DEVIATION:
         remark(
             f"note: the estimate would fit the truth best multiplied by {factor:.4g}: are they in "
             "the same units? --fit-scale scores it so."

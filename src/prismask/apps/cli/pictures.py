@@ -29,7 +29,7 @@ def write_png(picture: NDArray[np.uint8], path: Path, overwrite: bool = False) -
 
 
 def write_bytes(content: bytes, path: Path, overwrite: bool = False) -> None:
-    """Write a whole file, beside its place first."""
+    """Write a whole file, or leave what was there."""
     with write_beside(path, overwrite=overwrite) as part:
         part.write_bytes(content)
 

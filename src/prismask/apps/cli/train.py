@@ -192,6 +192,6 @@ def _draw_curves(folder: Path) -> None:
 
     if find_spec("matplotlib") is None or not (folder / "metrics.jsonl").exists():
         return
-    from prismask.evaluation.figures.curves import draw_curves
+    from prismask.evaluation.figures.training import draw_curves
 
     draw_curves(folder / "metrics.jsonl", folder / "curves.png")

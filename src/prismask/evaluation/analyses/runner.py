@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError, DivergedError
-from prismask.evaluation.analyses.calibration_checks import Calibration
-from prismask.evaluation.analyses.noise import g_by_transmission, noise_distribution
+from prismask.evaluation.analyses.calibration import Calibration
+from prismask.evaluation.analyses.mask_noise import g_by_transmission, noise_distribution
 from prismask.evaluation.analyses.scene import SOURCES, Scene, analyse_scene, is_random
 from prismask.evaluation.analyses.store import (
     CUBES,
@@ -27,7 +27,7 @@ from prismask.evaluation.analyses.store import (
     write_arrays,
     write_record,
 )
-from prismask.evaluation.analyses.training_g import read_g_history
+from prismask.evaluation.analyses.training_log import METRICS, read_training_log
 from prismask.evaluation.protocol.scenarios import Group
 from prismask.evaluation.protocol.settings import with_options
 from prismask.evaluation.run.contenders import Method, Models, read_entries
@@ -73,7 +73,7 @@ def analyse(
     """Analyse models and write numbers, arrays and figures into the folder `out`.
 
     models, data, split, scenes, groups, camera: as in `evaluation.run.runner.evaluate`.
-    masks: masks a group; the spread over masks needs two or more, the paper takes 100.
+    masks: masks per group; the spread over masks needs two or more, the paper takes 100.
     samples: masks drawn from a posterior around the first mask; below 2: none.
     mask_sources: masks by group name instead of the split's.
     figures: whether PNGs are drawn (skipped with a remark where matplotlib is absent).
@@ -256,9 +256,9 @@ def _training(models: Models) -> dict[str, Any]:
     """How g moved, for weights that lie beside the metrics of their training."""
     found: dict[str, Any] = {}
     for entry in read_entries(models):
-        metrics = Path(entry.what).parent / "metrics.jsonl" if entry.kind == "weights" else None
+        metrics = Path(entry.what).parent / METRICS if entry.kind == "weights" else None
         if metrics is not None and metrics.is_file():
-            history = read_g_history(metrics)
+            history = read_training_log(metrics).g_history
             if history is not None:
                 found[entry.label] = history.to_record()
     return found

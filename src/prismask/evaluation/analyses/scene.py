@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from prismask.evaluation.analyses.blocks import (
+from prismask.evaluation.analyses.calibration import LEVELS, Calibration, gaussian_factor
+from prismask.evaluation.analyses.spectra import (
     Block,
     block_correlations,
+    correlation_distance,
     mean_correlation,
+    spectral_correlation,
     uniform_blocks,
 )
-from prismask.evaluation.analyses.calibration_checks import Calibration
-from prismask.evaluation.analyses.correlation import correlation_distance, spectral_correlation
-from prismask.evaluation.analyses.intervals import interval_widths, stored_interval
 from prismask.evaluation.analyses.spread import (
     Spread,
     disagreement,
@@ -29,7 +29,9 @@ from prismask.evaluation.protocol.conditions import Situation, photograph
 from prismask.evaluation.protocol.scenarios import Group
 from prismask.evaluation.run.contenders import Method
 from prismask.evaluation.run.trials import Workload, check_estimate, exact_convolutions
+from prismask.inference.intervals.model import Interval, cube_features
 from prismask.models.fast import FastReconstructor
+from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seed_of, seeded
 
 SOURCES: dict[str, str] = {
@@ -39,6 +41,8 @@ SOURCES: dict[str, str] = {
     "interval_sampled": "calibrated interval with samples",
 }
 """Where an error bar can come from."""
+SCALE_LEVEL = 0.9
+"""The level whose half width, divided by the Gaussian z, stands for a standard deviation."""
 METRICS = ("psnr_paper", "ssim", "sam", "rmse")
 
 
@@ -159,6 +163,36 @@ def _check_intervals(
             continue
         std, widths = interval_widths(interval, estimate, measurement, mask, work.camera, known)
         calibrations[source].add(scene.name, estimate - scene.truth, std, widths)
+
+
+def stored_interval(record: Any, kind: str) -> Interval | None:
+    """The interval `single` or `sampled` of a weights record; None where none was fitted."""
+    stored = (record or {}).get("interval") or {}
+    return Interval.from_record(stored[kind], int(record["bands"])) if kind in stored else None
+
+
+def interval_widths(
+    interval: Interval,
+    estimate: Tensor,
+    measurement: Tensor,
+    mask: Tensor,
+    camera: CASSI,
+    spreads: Mapping[str, Tensor] | None = None,
+    levels: Sequence[float] = LEVELS,
+) -> tuple[Tensor, dict[float, Tensor]]:
+    """Half widths by level around `estimate (C, H, W)`, and a std that stands for them.
+
+    measurement: `(1, H, L)`; mask: `(1, 1|C, H, W)`; spreads: those that the interval needs.
+    The interval has no std of its own: it is not Gaussian.
+    """
+    widths = {level: torch.empty_like(estimate) for level in levels}
+    scale = torch.empty_like(estimate)
+    by_band = cube_features(estimate, measurement[0], mask, camera, spreads or {})
+    for band, features in enumerate(by_band):
+        scale[band] = interval.half_width(features, band, SCALE_LEVEL)
+        for level, width in widths.items():
+            width[band] = scale[band] * (interval.quantile(level) / interval.quantile(SCALE_LEVEL))
+    return scale / gaussian_factor(SCALE_LEVEL), widths
 
 
 def _result(scene: Scene, over_masks: Spread, over_samples: Spread | None) -> SceneResult:

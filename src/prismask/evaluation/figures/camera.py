@@ -23,7 +23,7 @@ def camera_figure(found: MeasuredCamera) -> bytes:
         places.plot(fine, curve(fine), color=FAINT, label="curve")
         places.plot(found.wavelengths, curve(found.wavelengths), "|", color=INK, label="bands")
         places.plot(nm, px, "o", color="#c0392b", markersize=4, label="measured")
-        places.set(xlabel="wavelength [nm]", ylabel="place [px]", title="Where light lands")
+        places.set(xlabel="wavelength [nm]", ylabel="position [px]", title="Where light lands")
         places.legend()
         misses.axhline(0, color=FAINT, linewidth=0.8)
         misses.plot(nm, px - curve(nm), "o", color="#c0392b", markersize=4, label="along")

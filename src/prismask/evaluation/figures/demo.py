@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismask.errors import ShapeError, ValuesError
-from prismask.evaluation.figures.style import ERROR_COLOURS, FAINT, INK, figure_png, styled
-from prismask.scenes.colour import band_image, wavelength_to_rgb
+from prismask.evaluation.figures import cubes
+from prismask.evaluation.figures.cubes import SceneView
+from prismask.evaluation.figures.style import ERROR_COLOURS, FAINT, INK, bare, figure_png, styled
+from prismask.scenes.colour import wavelength_to_rgb
 from prismask.scenes.records import Cube
 
 Picture = NDArray[np.uint8]
@@ -88,23 +90,10 @@ def spectra_figure(
 
 def bands_figure(estimate: Cube, truth: Cube, count: int = 5) -> bytes:
     """A few bands in their own colours, truth above estimate, as PNG."""
-    at = _wavelengths(truth)
-    chosen = np.unique(np.linspace(1, len(at) - 2, count).round().astype(int))
-    height, width = truth.size
-    with styled() as figure_class:
-        side = 8.2 / len(chosen)
-        figure = figure_class(figsize=(8.2, 0.35 + 2 * side * height / width), layout="constrained")
-        panels = figure.subplots(2, len(chosen), squeeze=False)
-        for column, band in enumerate(chosen):
-            white = float(np.percentile(truth.values[band], 99.5))
-            for row, cube in enumerate((truth, estimate)):
-                axes = panels[row, column]
-                axes.imshow(band_image(cube.values[band], float(at[band]), white))
-                _bare(axes)
-            panels[0, column].set_title(f"{at[band]:.0f} nm")
-        panels[0, 0].set_ylabel("truth")
-        panels[1, 0].set_ylabel("reconstruction")
-        return figure_png(figure, 130)
+    at = _wavelengths(truth).tolist()
+    errors = {"reconstruction": error_map(estimate, truth)}
+    view = SceneView({"reconstruction": estimate.values}, errors, at, truth.values)
+    return cubes.bands_figure(view, count)
 
 
 def overview_figure(
@@ -127,7 +116,7 @@ def overview_figure(
         second.imshow(reconstruction)
         second.set_title(f"… becomes {estimate.bands} bands, shown as colour …")
         for axes in (first, second):
-            _bare(axes)
+            bare(axes)
         for name, box in patches.items():
             _spectrum_in_short(third, at, estimate, truth, box, tuple(swatches[name]))
         third.set_ylim(bottom=0)
@@ -197,13 +186,6 @@ def _rainbow(axes: Any, at: NDArray[np.float64]) -> None:
     strip.imshow(wavelength_to_rgb(fine)[None], aspect="auto", extent=(at[0], at[-1], 0, 1))
     strip.set_axis_off()
     axes.set_xlim(at[0], at[-1])
-
-
-def _bare(axes: Any) -> None:
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_visible(False)
 
 
 def _wavelengths(cube: Cube) -> NDArray[np.float64]:

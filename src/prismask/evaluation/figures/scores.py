@@ -1,4 +1,4 @@
-"""Figures of scores: scene by scene, mask by mask, and against the size of a fault."""
+"""Figures of scores: in short, scene by scene, mask by mask, against the size of a fault."""
 
 from __future__ import annotations
 
@@ -8,15 +8,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prismask.evaluation.figures.series import (
+from prismask.evaluation.figures.style import (
     DOTS,
+    FAINT,
+    GRID,
+    INK,
     WIDTH,
+    figure_png,
     hide_rest,
     legend_above,
     series,
+    styled,
     wrapped,
 )
-from prismask.evaluation.figures.style import FAINT, INK, figure_png, styled
+
+LINES = ("-", "--", ":", "-.")
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,36 @@ class Scores:
     """NaN or 0: no bar is drawn."""
     published: bool = False
     """Whether somebody else measured it: drawn hollow and grey."""
+    source: str = ""
+    """Which test it is from, where curves of several are drawn together."""
+
+
+def headline_figure(panels: Mapping[str, Sequence[Scores]], kinds: Sequence[str]) -> bytes:
+    """Scores of few methods as dots, a panel per convention, a marker per kind, as PNG.
+
+    kinds: all that `Scores.at` may name, in the order of the legend.
+    """
+    rows = [len(scores) for scores in panels.values()]
+    with styled() as figure_class:
+        figure = figure_class(figsize=(WIDTH, 1.3 + 0.27 * sum(rows)), layout="constrained")
+        grid = figure.subplots(len(rows), 1, squeeze=False, sharex=True, height_ratios=rows)[:, 0]
+        for axes, (title, scores) in zip(grid, panels.items(), strict=True):
+            for row, one in enumerate(scores):
+                for kind, mean in zip(one.at, one.means, strict=True):
+                    colour, marker = series(kinds.index(str(kind)))
+                    axes.plot(mean, row, marker, color=colour, markersize=6,
+                              markerfacecolor="white" if one.published else colour)  # fmt: skip
+            axes.set_yticks(range(len(scores)), [one.label for one in scores])
+            axes.set_ylim(len(scores) - 0.5, -0.5)
+            axes.tick_params(axis="y", length=0)
+            axes.grid(color=GRID, linewidth=0.8)
+            axes.set_axisbelow(True)
+            axes.set_title(f"{title} [dB]", loc="left")
+        for number, kind in enumerate(kinds):
+            colour, marker = series(number)
+            grid[0].plot([], [], marker, color=colour, markersize=6, label=wrapped(kind, 44))
+        legend_above(figure, grid[0], columns=2)
+        return figure_png(figure, DOTS)
 
 
 def scene_figure(scores: Sequence[Scores], title: str) -> bytes:
@@ -50,8 +86,8 @@ def scene_figure(scores: Sequence[Scores], title: str) -> bytes:
                 markersize=5, color=colour, capsize=2, linewidth=1,
                 markerfacecolor="white" if one.published else colour, label=one.label,
             )  # fmt: skip
-        for place in range(len(scenes) - 1):
-            axes.axvline(place + 0.5, color="#e4e7ee", linewidth=0.8, zorder=0)
+        for scene in range(len(scenes) - 1):
+            axes.axvline(scene + 0.5, color=GRID, linewidth=0.8, zorder=0)
         axes.set_xticks(
             range(len(scenes)), [wrapped(name.replace("_", " "), 11) for name in scenes]
         )
@@ -69,22 +105,22 @@ def trial_figure(values: Mapping[str, Mapping[str, Sequence[float]]], title: str
     with styled() as figure_class:
         figure = figure_class(figsize=(WIDTH, 0.9 + 0.42 * len(rows)), layout="constrained")
         axes = figure.add_subplot()
-        for place, (group, model) in enumerate(rows):
+        for row, (group, model) in enumerate(rows):
             numbers = np.array([v for v in values[group][model] if math.isfinite(v)])
             if not len(numbers):
                 continue
             colour, marker = series(models.index(model))
             # The golden ratio spreads dots evenly without dice.
-            height = place + 0.5 * ((np.arange(len(numbers)) * 0.618) % 1.0 - 0.5)
+            height = row + 0.5 * ((np.arange(len(numbers)) * 0.618) % 1.0 - 0.5)
             axes.plot(numbers, height, marker, color=colour, markersize=4, alpha=0.55,
                       markeredgewidth=0)  # fmt: skip
-            axes.plot([numbers.mean()] * 2, [place - 0.38, place + 0.38], color=INK, linewidth=1.6)
+            axes.plot([numbers.mean()] * 2, [row - 0.38, row + 0.38], color=INK, linewidth=1.6)
         axes.set_yticks(
             range(len(rows)), [wrapped(f"{model}, {group}", 42) for group, model in rows]
         )
         axes.set_ylim(len(rows) - 0.4, -0.6)
         axes.tick_params(axis="y", length=0)
-        axes.grid(axis="x", color="#e4e7ee", linewidth=0.8)
+        axes.grid(axis="x", color=GRID, linewidth=0.8)
         axes.set_axisbelow(True)
         axes.set_xlabel(title)
         return figure_png(figure, DOTS)
@@ -103,13 +139,19 @@ class FaultPanel:
 
 
 def stress_figure(panels: Sequence[FaultPanel], title: str) -> bytes:
-    """Score against the size of one fault, a panel a fault, all on one scale, as PNG."""
+    """Score against the size of one fault, a panel for each fault, all on one scale, as PNG.
+
+    A label has one colour and marker, a source one kind of line: the same model before and after a
+    change is told apart by its line.
+    """
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
     with styled() as figure_class:
         figure = figure_class(figsize=(WIDTH, 0.5 + 2.45 * rows), layout="constrained")
         grid = figure.subplots(rows, columns, sharey=True, squeeze=False)
-        models = list(dict.fromkeys(one.label for panel in panels for one in panel.curves))
+        curves = [one for panel in panels for one in panel.curves]
+        models = list(dict.fromkeys(one.label for one in curves))
+        sources = list(dict.fromkeys(one.source for one in curves))
         for number, panel in enumerate(panels):
             axes = grid.flat[number]
             axes.axvline(panel.neutral, color=FAINT, linewidth=0.8, linestyle=":", zorder=0)
@@ -118,15 +160,17 @@ def stress_figure(panels: Sequence[FaultPanel], title: str) -> bytes:
                 axes.errorbar(
                     [float(size) for size in one.at], one.means, yerr=_bars(one.stds),
                     color=colour, marker=marker, markersize=3.5, linewidth=1.2, capsize=1.5,
-                    label=one.label,
+                    linestyle=LINES[sources.index(one.source) % len(LINES)],
+                    label=f"{one.label} ({one.source})" if one.source else one.label,
                 )  # fmt: skip
             axes.set_title(panel.name.replace("_", " "), loc="left")
             axes.set_xlabel(wrapped(panel.text, 36), fontsize=8)
-            axes.grid(axis="y", color="#e4e7ee", linewidth=0.8)
+            axes.grid(axis="y", color=GRID, linewidth=0.8)
             axes.set_axisbelow(True)
         hide_rest(list(grid.flat), len(panels))
         figure.supylabel(title, fontsize=9)
-        legend_above(figure, grid.flat[0])
+        fullest = max(range(len(panels)), key=lambda number: len(panels[number].curves))
+        legend_above(figure, grid.flat[fullest], columns=4 if len(sources) < 2 else 2)
         return figure_png(figure, DOTS)
 
 

@@ -1,4 +1,4 @@
-"""Figures of uncertainty: maps, and whether they are true."""
+"""Figures of uncertainty: maps, whether they are true, and the noise on the mask."""
 
 from __future__ import annotations
 
@@ -8,8 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from prismask.evaluation.figures.series import DOTS, WIDTH, bare, legend_above, series, wrapped
-from prismask.evaluation.figures.style import ERROR_COLOURS, FAINT, figure_png, styled
+from prismask.evaluation.figures.style import (
+    DOTS,
+    ERROR_COLOURS,
+    FAINT,
+    WIDTH,
+    bare,
+    figure_png,
+    legend_above,
+    series,
+    styled,
+    wrapped,
+)
 
 Values = NDArray[Any]
 
@@ -121,7 +131,7 @@ def _sparsification(axes: Any, record: Mapping[str, Any], colour: str, first: bo
 
 
 def noise_figure(noises: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """Prior against learned noise, and g against transmission; a row a model, as PNG."""
+    """Prior against learned noise, and g against transmission; a row per model, as PNG."""
     with styled() as figure_class:
         figure = figure_class(figsize=(WIDTH, 0.35 + 2.5 * len(noises)), layout="constrained")
         panels = figure.subplots(len(noises), 3, squeeze=False)
@@ -164,36 +174,3 @@ def _densities(axes: Any, found: Mapping[str, Any], colour: str, wide: bool) -> 
     axes.locator_params(axis="x", nbins=4)
     axes.set_xlabel("noise on the mask")
     axes.set_ylabel("density / its peak")
-
-
-def g_history_figure(histories: Mapping[str, Mapping[str, Any]]) -> bytes:
-    """The range of g during training, with the validation score below, as PNG."""
-    with_scores = any(history["validation"] for history in histories.values())
-    rows = 2 if with_scores else 1
-    with styled() as figure_class:
-        figure = figure_class(figsize=(WIDTH, 0.6 + 2.2 * rows), layout="constrained")
-        panels = figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
-        for number, (label, history) in enumerate(histories.items()):
-            colour, marker = series(number)
-            panels[0].fill_between(history["minutes"], history["low"], history["high"],
-                                   color=colour, alpha=0.22, linewidth=0)  # fmt: skip
-            panels[0].plot(history["minutes"], history["mean"], color=colour, linewidth=1.2,
-                           label=f"{label}: mean, least to largest")  # fmt: skip
-            if with_scores:
-                panels[1].plot(history["validation_minutes"], history["validation"], color=colour,
-                               marker=marker, markersize=3, linewidth=1.2)  # fmt: skip
-        panels[0].set_ylabel("g over a mask's pixels")
-        lowest = min(min(history["low"]) for history in histories.values())
-        highest = max(max(history["high"]) for history in histories.values())
-        if lowest > 0 and highest / lowest > 30:
-            panels[0].set_yscale("log")
-            panels[0].yaxis.set_major_formatter("{x:g}")
-        else:
-            panels[0].set_ylim(bottom=0)
-        if with_scores:
-            panels[1].set_ylabel(wrapped("validation PSNR paper, dB", 18))
-            panels[1].grid(axis="y", color="#e4e7ee", linewidth=0.8)
-        panels[-1].set_xlabel("minutes of training")
-        panels[-1].set_xlim(left=0)
-        legend_above(figure, panels[0], columns=2)
-        return figure_png(figure, DOTS)

@@ -1,7 +1,7 @@
 """Metrics: how far an estimate is from the truth, each number with its convention.
 
 Every function takes `estimate` and `truth (B, C, H, W)`, in fractions of full scale, and gives
-one value a sample `(B,)`, without gradients. `score` computes several at once, `METRICS` says
+one value per sample `(B,)`, without gradients. `score` computes several at once, `METRICS` says
 what each one means.
 """
 

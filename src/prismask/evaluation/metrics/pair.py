@@ -35,7 +35,7 @@ class Pair:
         # Half precision would round away the errors that are being measured.
         dtype = torch.promote_types(torch.promote_types(estimate.dtype, truth.dtype), torch.float32)
         self.estimate, self.truth = estimate.to(dtype), truth.to(dtype)
-        # One look at both on their device; only a failure pays for finding the place.
+        # One check of both on their device; only a failure pays for finding where.
         if not bool((torch.isfinite(self.estimate) & torch.isfinite(self.truth)).all()):
             check_finite(self.estimate, "estimate")
             check_finite(self.truth, "truth")

@@ -28,7 +28,7 @@ CONVENTIONS: tuple[Convention, ...] = ("paper", "mst", "dgsmp", "unit")
 
 @torch.no_grad()
 def psnr(estimate: Tensor, truth: Tensor, convention: Convention = "paper") -> Tensor:
-    """PSNR in decibels of `estimate` against `truth (B, C, H, W)`, one value a sample `(B,)`."""
+    """PSNR in decibels of `estimate` against `truth (B, C, H, W)`, one value per sample `(B,)`."""
     return pair_psnr(Pair(estimate, truth), convention)
 
 

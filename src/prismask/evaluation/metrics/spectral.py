@@ -25,19 +25,19 @@ from prismask.evaluation.metrics.pair import Pair
 
 @torch.no_grad()
 def sam(estimate: Tensor, truth: Tensor) -> Tensor:
-    """Mean spectral angle in degrees between cubes `(B, C, H, W)`, one value a sample `(B,)`."""
+    """Mean spectral angle in degrees between cubes `(B, C, H, W)`, one value per sample `(B,)`."""
     return pair_sam(Pair(estimate, truth))
 
 
 @torch.no_grad()
 def ergas(estimate: Tensor, truth: Tensor, ratio: float = 1.0) -> Tensor:
-    """ERGAS of `estimate` against `truth (B, C, H, W)`, one value a sample `(B,)`."""
+    """ERGAS of `estimate` against `truth (B, C, H, W)`, one value per sample `(B,)`."""
     return pair_ergas(Pair(estimate, truth), ratio)
 
 
 @torch.no_grad()
 def rmse(estimate: Tensor, truth: Tensor) -> Tensor:
-    """Root mean squared error between cubes `(B, C, H, W)`, one value a sample `(B,)`."""
+    """Root mean squared error between cubes `(B, C, H, W)`, one value per sample `(B,)`."""
     return pair_rmse(Pair(estimate, truth))
 
 

@@ -37,7 +37,7 @@ _CHUNK = 1 << 20
 def ssim(
     estimate: Tensor, truth: Tensor, data_range: float = 1.0, padding: Padding = "zero"
 ) -> Tensor:
-    """SSIM of `estimate` against `truth (B, C, H, W)`, one value a sample `(B,)`.
+    """SSIM of `estimate` against `truth (B, C, H, W)`, one value per sample `(B,)`.
 
     data_range: largest minus least value an image can take; 1 for fractions of full scale.
     """

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from prismask.evaluation.analyses.scene import SOURCES
-from prismask.evaluation.report.blocks import Block, Listing, Picture, Section, Table, Text
+from prismask.evaluation.report.document import Block, Listing, Picture, Section, Table, Text
 from prismask.evaluation.report.pictures import AnalysisPictures
 from prismask.evaluation.report.sources import Source
 from prismask.evaluation.tables.published import (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from prismask.evaluation.report.blocks import Block, Section, Table, Text
-from prismask.evaluation.report.scores import ScoreTable, number_text
+from prismask.evaluation.report.document import Block, Section, Table, Text
+from prismask.evaluation.report.scores import number_text
 from prismask.evaluation.report.sources import Source, Sources
 from prismask.evaluation.run.contenders import weights_of
-from prismask.evaluation.tables.markdown import metric_title
+from prismask.evaluation.tables.markdown import scaled_text
 from prismask.evaluation.tables.published import (
     COSTS,
     FIXED_VARIANCE,
@@ -19,6 +19,7 @@ from prismask.evaluation.tables.published import (
     row_number,
     row_of,
 )
+from prismask.evaluation.tables.scores import ScoreTable, metric_title
 
 KIND_TEXTS = {
     "gst": "self-tuned, with graph",
@@ -32,11 +33,7 @@ PAPER_NAMES = {"full": "SRN + GST", "w/o GST": "SRN, w/o GST"}
 
 def model_sections(found: Sources) -> list[Section]:
     """Ablation, variance and complexity, from all evaluations together."""
-    tables = [
-        (source, ScoreTable(rows))
-        for source in found.evaluations
-        if (rows := source.rows("summary.csv"))
-    ]
+    tables = [(s, table) for s in found.evaluations if (table := s.scores) is not None]
     ablations = [block for source, table in tables for block in _ablation(source, table)]
     if tables and not ablations:
         ablations = [Text(
@@ -125,16 +122,16 @@ def _complexity(found: Sources) -> list[Block]:
                 [
                     label,
                     source.record.get("device_name", "?"),
-                    _scaled(cost.get("parameters"), 1e6, 3),
-                    _scaled(cost.get("multiply_adds"), 1e9, 2),
+                    scaled_text(cost.get("parameters"), 1e6, 3),
+                    scaled_text(cost.get("multiply_adds"), 1e9, 2),
                     _training_text(found.analyses, source.record["models"].get(label, {})),
                     _number(cost.get("seconds_per_sample")),
-                    _scaled(cost.get("peak_memory_bytes"), 2**30, 2),
+                    scaled_text(cost.get("peak_memory_bytes"), 2**30, 2),
                 ]
             )
     if not rows:
         return [Text("No complexity table: no evaluation here was timed.")]
-    rows = [row for place, row in enumerate(rows) if row not in rows[:place]]
+    rows = [row for index, row in enumerate(rows) if row not in rows[:index]]
     for name, cost in COSTS.items():
         days = "–" if cost.training_days is None else f"{cost.training_days:g} d"
         rows.append(
@@ -162,10 +159,6 @@ def _training_text(analyses: Sequence[Source], model: Mapping[str, Any]) -> str:
             if seconds and weights and weights_of(facts.get("identity", "")) == weights:
                 return f"{seconds / 60:.0f} min, {facts.get('training_device') or '?'}"
     return "–"
-
-
-def _scaled(value: float | None, unit: float, digits: int) -> str:
-    return "–" if value is None else f"{value / unit:.{digits}f}"
 
 
 def _number(value: float | None) -> str:

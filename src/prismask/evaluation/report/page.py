@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from prismask.errors import ConfigError, OutputExistsError
 from prismask.evaluation.figures.style import check_available
+from prismask.evaluation.metrics import METRICS
 from prismask.evaluation.report.analyses import analysis_sections
-from prismask.evaluation.report.blocks import Block, Listing, Page, Section, Table, Text
-from prismask.evaluation.report.html import html_page
-from prismask.evaluation.report.markdown import markdown_page
+from prismask.evaluation.report.document import Block, Listing, Page, Section, Table, Text
+from prismask.evaluation.report.headline import headline_sections
 from prismask.evaluation.report.models import model_sections
-from prismask.evaluation.report.provenance import provenance_sections
+from prismask.evaluation.report.render import html_page, markdown_page
 from prismask.evaluation.report.scores import score_sections
 from prismask.evaluation.report.sources import Sources, find_sources
 from prismask.evaluation.report.stress import stress_sections
@@ -73,19 +76,18 @@ def write_report(
 def build_page(found: Sources, truth_pictures: bool = True, title: str = "") -> Page:
     """The report as blocks."""
     missing = missing_parts(found)
-    sections = [_overview(found, missing)]
+    sections = [*headline_sections(found.headline), _overview(found, missing)]
     for source in found.evaluations:
         sections += score_sections(source)
     sections += model_sections(found)
-    for source in found.stresses:
-        sections += stress_sections(source)
+    sections += stress_sections(found.stresses)
     for source in found.analyses:
         sections += analysis_sections(source, truth_pictures)
     sections += training_sections(found)
-    sections += provenance_sections(found)
+    sections += _provenance(found)
     lead = (
         "Every number carries the name of its convention; ± is one standard deviation over masks. "
-        "What was not measured is listed first."
+        "What was not measured is listed in the overview."
     )
     return Page(title or "Evaluation report", lead, sections)
 
@@ -118,18 +120,85 @@ def missing_parts(found: Sources) -> list[str]:
 
 def _overview(found: Sources, missing: list[str]) -> Section:
     rows = []
-    for kind, sources in (("evaluation", found.evaluations), ("stress test", found.stresses),
-                          ("analysis", found.analyses)):  # fmt: skip
-        for source in sources:
-            models = ", ".join(source.record["models"])
-            count = str(len(source.record["scenes"]))
-            rows.append([source.name, kind, str(source.record["protocol"]), count, models])
+    for kind, source in found.with_kinds:
+        models = ", ".join(source.record["models"])
+        count = str(len(source.record["scenes"]))
+        rows.append([source.name, kind, str(source.record["protocol"]), count, models])
     rows += [[name, "training", "–", "–", "–"] for name in found.trainings]
     header = ["source", "what", "protocol", "scenes", "models"]
     blocks: list[Block] = [Table("What was found.", header, rows)]
     if missing:
         blocks += [Text("**Missing**, and therefore not on this page:"), Listing(missing)]
     return Section("Overview", blocks)
+
+
+# --- where the numbers come from -----------------------------------------------------------------
+
+
+def _provenance(found: Sources) -> list[Section]:
+    """Sources, models and conventions."""
+    blocks: list[Block] = [_source_table(found), _model_table(found)]
+    if found.problems:
+        blocks += [Listing([f"could not be read: {problem}" for problem in found.problems])]
+    conventions = _conventions(found)
+    sections = [Section("Provenance", blocks)]
+    if conventions:
+        sections.append(Section("Conventions", [Listing(conventions)]))
+    return sections
+
+
+def _source_table(found: Sources) -> Table:
+    rows = []
+    for kind, source in found.with_kinds:
+        record = source.record
+        versions = record.get("versions") or {}
+        listed = ", ".join(f"{name} {version}" for name, version in versions.items())
+        masks = ", ".join(
+            f"{name} {group['masks']['id']} ({len(group['masks']['masks'])})"
+            for name, group in record["groups"].items()
+        )
+        scenes = ", ".join(f"{name} {digest}" for name, digest in record["scenes"].items())
+        rows.append(
+            [source.name, kind, str(record.get("protocol")), str(record.get("seed")),
+             str(record.get("device_name", "?")), str(record.get("commit", "?")),
+             _started(record), listed, masks, scenes]
+        )  # fmt: skip
+    for name in found.trainings:
+        rows.append([name, "training", *("–",) * 8])
+    header = ["source", "what", "protocol", "seed", "device", "commit", "started", "versions",
+              "mask sets (masks)", "scenes and their hashes"]  # fmt: skip
+    return Table("What this page was made from.", header, rows)
+
+
+def _started(record: Mapping[str, Any]) -> str:
+    sessions = record.get("sessions") or [{}]
+    return str(record.get("started") or sessions[0].get("started") or "?")
+
+
+def _model_table(found: Sources) -> Table:
+    rows: dict[tuple[str, ...], None] = {}
+    for _, source in found.with_kinds:
+        for label, facts in source.record["models"].items():
+            row = (label, str(facts["kind"]), str(facts["trained_on"]), str(facts["precision"]),
+                   _short(str(facts["identity"])))  # fmt: skip
+            rows[row] = None
+    header = ["model", "what", "trained on masks", "precision", "identity (SHA-256 or options)"]
+    return Table("Models.", header, [list(row) for row in rows])
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:199]}…"
+
+
+def _conventions(found: Sources) -> list[str]:
+    names = dict.fromkeys(
+        name for _, source in found.with_kinds for name in source.record.get("metrics") or ()
+    )
+    return [f"{METRICS[name].label}: {METRICS[name].convention}." for name in names
+            if name in METRICS]  # fmt: skip
+
+
+# --- files ---------------------------------------------------------------------------------------
 
 
 def _write_figures(
@@ -151,6 +220,4 @@ def _write_figures(
 
 
 def _link(path: Path, beside: Path) -> str:
-    import os
-
     return Path(os.path.relpath(path, beside)).as_posix()

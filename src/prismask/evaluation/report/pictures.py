@@ -12,18 +12,23 @@ from numpy.typing import NDArray
 
 from prismask.evaluation.analyses.scene import SOURCES
 from prismask.evaluation.analyses.store import read_arrays
-from prismask.evaluation.figures.cubes import SceneView, bands_figure, colours_figure
-from prismask.evaluation.figures.spectra import blocks_figure, correlation_figure
+from prismask.evaluation.figures.cubes import (
+    SceneView,
+    bands_figure,
+    blocks_figure,
+    colours_figure,
+    correlation_figure,
+)
 from prismask.evaluation.figures.uncertainty import (
     calibration_figure,
-    g_history_figure,
     maps_figure,
     noise_figure,
 )
-from prismask.evaluation.report.blocks import Block, Picture, Text
+from prismask.evaluation.report.document import Block, Picture, Text
 from prismask.evaluation.report.sources import Source
+from prismask.evaluation.report.training import history_picture
 
-MOST_MODELS = 4
+PICTURED_MODELS = 4
 """Models pictured side by side; tables have all."""
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -35,7 +40,7 @@ class AnalysisPictures:
         self.source, self.record, self.truth_pictures = source, source.record, truth_pictures
         self.group = next(iter(self.record["groups"]))
         self.group_title = source.group_title(self.group)
-        self.models = list(self.record["models"])[:MOST_MODELS]
+        self.models = list(self.record["models"])[:PICTURED_MODELS]
         with_results = [label for label in self.models if self._numbers(label)]
         self.leader = (with_results or self.models)[0]
         """By whose errors scenes and regions are chosen."""
@@ -54,7 +59,9 @@ class AnalysisPictures:
         """How scenes and models were chosen."""
         text = f"the worst, the middle and the best scene of {self.leader} by PSNR paper"
         count = len(self.record["models"])
-        return text if count <= MOST_MODELS else f"{text}, and {MOST_MODELS} of {count} models"
+        if count <= PICTURED_MODELS:
+            return text
+        return f"{text}, and {PICTURED_MODELS} of {count} models"
 
     def reconstructions(self, scene: str) -> list[Block]:
         """Colour, zooms, errors and bands of one scene."""
@@ -229,23 +236,6 @@ class AnalysisPictures:
 
     def _name(self, kind: str, scene: str) -> str:
         return f"{kind}-{self.source.name}-{scene}"
-
-
-def history_picture(name: str, histories: Mapping[str, Any]) -> Picture:
-    """The range of g during training; validations without a result are counted."""
-    lost = [
-        f"{sum(score is None or not math.isfinite(score) for score in history['validation'])} of "
-        f"{len(history['validation'])} validations of {label} were not finite"
-        for label, history in histories.items()
-        if any(score is None or not math.isfinite(score) for score in history["validation"])
-    ]
-    return Picture(
-        name,
-        g_history_figure(histories),
-        "g over the pixels of a mask during training, from least to largest, and the validation "
-        "score." + (f" **{'; '.join(lost)}.**" if lost else ""),
-        "The range of g against minutes of training",
-    )
 
 
 def _exposure(truth: NDArray[np.float32], wavelengths: Any) -> float:

@@ -8,19 +8,9 @@ from typing import Any
 
 from prismask.evaluation.figures.scores import Scores, scene_figure, trial_figure
 from prismask.evaluation.metrics import METRICS
-from prismask.evaluation.protocol.overlap import VERDICT_TEXTS
-from prismask.evaluation.report.blocks import Block, Listing, Picture, Section, Table, Text
+from prismask.evaluation.report.document import Block, Listing, Picture, Section, Table, Text
 from prismask.evaluation.report.sources import Source
-from prismask.evaluation.tables.files import read_table
-from prismask.evaluation.tables.markdown import (
-    FIXED_SCALE,
-    KAIST_NOTE,
-    MEANING,
-    PAIRED_MEANING,
-    headline_metrics,
-    metric_title,
-    spread_text,
-)
+from prismask.evaluation.tables.markdown import KAIST_NOTE, MEANING, PAIRED_MEANING
 from prismask.evaluation.tables.published import (
     OURS,
     PSNR,
@@ -30,6 +20,16 @@ from prismask.evaluation.tables.published import (
     Number,
     PublishedScores,
 )
+from prismask.evaluation.tables.scores import (
+    PAIRED_HEADER,
+    ScoreTable,
+    average_cells,
+    headline_metrics,
+    metric_title,
+    paired_cells,
+    spread_text,
+    verdicts,
+)
 from prismask.evaluation.tables.statistics import scene_average
 from prismask.evaluation.tables.summaries import AVERAGE
 
@@ -38,45 +38,18 @@ PAPER_NOTE = (
     "masks mix both instruments, and its ± of the average of SRN + GST is that of running means, "
     "not of single trials."
 )
-Row = Mapping[str, Any]
-
-
-class ScoreTable:
-    """The rows of a summary.csv, to be asked."""
-
-    def __init__(self, rows: Sequence[Row]) -> None:
-        self._rows = {(r["model"], r["group"], r["metric"], r["scene"]): r for r in rows}
-        self.scenes = [s for s in dict.fromkeys(r["scene"] for r in rows) if s != AVERAGE]
-        self.metrics = list(dict.fromkeys(r["metric"] for r in rows))
-
-    def find(self, model: str, group: str, metric: str, scene: str = AVERAGE) -> Row | None:
-        """One row; None where there is none."""
-        return self._rows.get((model, group, metric, scene))
-
-    def text(
-        self, model: str, group: str, metric: str, scene: str = AVERAGE, with_error: bool = False
-    ) -> str:
-        """`33.02 ± 0.11 (0.011)`."""
-        row = self.find(model, group, metric, scene)
-        if row is None:
-            return "–"
-        error = row["standard_error"] if with_error else None
-        failed = row["failed"]
-        lost = f" [{failed} of {failed + row['trials']} failed]" if failed else ""
-        return spread_text(metric, row["mean"], row["std"], error) + lost
 
 
 def score_sections(source: Source) -> list[Section]:
     """What one evaluation has to say, a section for each group of masks."""
     record = source.record
     title = f"Scores, {record['protocol']} ({source.name})"
-    rows = source.rows("summary.csv")
-    if not rows:
+    table = source.scores
+    if table is None:
         return [Section(title, [Text(
             "This run is not finished, so it has no scores yet. Go on with it: give its command "
             "again with `--resume`."
         )])]  # fmt: skip
-    table = ScoreTable(rows)
     blocks: list[Block] = [Text(_setting(record))]
     trials = _trial_picture(source)
     if trials is not None:
@@ -111,7 +84,9 @@ def _group_section(source: Source, table: ScoreTable, group: str) -> Section:
     models = list(record["models"])
     title = source.group_title(group)
     blocks: list[Block] = [Text(f"Masks: {record['groups'][group]['text']}.")]
-    blocks.append(_average_table(record, table, group))
+    average = "Average over scenes: mean ± std over masks (standard error of the mean)."
+    notes = " ".join(verdicts(record, group))
+    blocks.append(Table(average, *average_cells(record, table, group), note=notes))
     blocks.append(_paper_layout(record, table, group))
     picture = _scene_picture(source, table, group)
     if picture is not None:
@@ -120,24 +95,6 @@ def _group_section(source: Source, table: ScoreTable, group: str) -> Section:
         pairs = _paired_table(source, group)
         blocks.append(pairs if pairs is not None else Text("No paired differences were written."))
     return Section(f"{record['protocol']}: {title} ({source.name})", blocks)
-
-
-def _average_table(record: Mapping[str, Any], table: ScoreTable, group: str) -> Table:
-    marked = FIXED_SCALE if record.get("estimated_peaks") else ()
-    notes = []
-    rows = []
-    for model in record["models"]:
-        verdict = record["groups"][group]["overlap"].get(model, "")
-        if verdict:
-            notes.append(f"† {model}: {VERDICT_TEXTS[verdict]}.")
-        name = f"{model} †" if verdict else model
-        rows.append([name, *(table.text(model, group, m, with_error=True) for m in table.metrics)])
-    return Table(
-        "Average over scenes: mean ± std over masks (standard error of the mean).",
-        ["model", *(metric_title(m, m in marked) for m in table.metrics)],
-        rows,
-        note=" ".join(notes),
-    )
 
 
 def _paper_layout(record: Mapping[str, Any], table: ScoreTable, group: str) -> Table:
@@ -217,19 +174,16 @@ def _scene_picture(source: Source, table: ScoreTable, group: str) -> Picture | N
 
 
 def _trial_picture(source: Source) -> Picture | None:
-    """Every trial as a dot, read line by line from the long-form table."""
-    path = source.folder / "scores.csv"
+    """Every trial as a dot: its average over scenes."""
     metric = headline_metrics(source.record["metrics"])[0]
-    if not path.is_file():
+    scores = source.frame("scores.csv", ("group", "model", "trial", "metric", "value"))
+    if scores is None:
         return None
-    sums: dict[tuple[str, str, int], list[float]] = {}
-    for row in read_table(path):
-        if row["metric"] == metric:
-            sums.setdefault((row["group"], row["model"], row["trial"]), []).append(row["value"])
+    chosen = scores[scores["metric"] == metric]
+    trials = chosen.groupby(["group", "model", "trial"], sort=False)["value"].agg(scene_average)
     values: dict[str, dict[str, list[float]]] = {}
-    for (group, model, _), found in sums.items():
-        by_model = values.setdefault(source.group_title(group), {})
-        by_model.setdefault(model, []).append(scene_average(found))
+    for (group, model), found in trials.groupby(["group", "model"], sort=False):
+        values.setdefault(source.group_title(group), {})[model] = found.tolist()
     if not values:
         return None
     return Picture(
@@ -242,20 +196,14 @@ def _trial_picture(source: Source) -> Picture | None:
 
 
 def _paired_table(source: Source, group: str) -> Table | None:
-    wanted = headline_metrics(source.record["metrics"])
-    rows = []
-    for row in source.rows("paired.csv"):
-        if row["group"] != group or row["scene"] != AVERAGE or row["metric"] not in wanted:
-            continue
-        digits = METRICS[row["metric"]].digits + 1
-        interval = "one trial has none"
-        if not math.isnan(row["low"]):
-            interval = f"{row['low']:+.{digits}f} … {row['high']:+.{digits}f}"
-        mean = "–" if math.isnan(row["mean"]) else f"{row['mean']:+.{digits}f}"
-        names = f"{row['first']} − {row['second']}"
-        rows.append([names, metric_title(row["metric"]), mean, interval])
-    if not rows:
+    paired = source.frame("paired.csv")
+    if paired is None:
         return None
-    header = ["difference", "metric", "mean", "95 % interval"]
-    return Table("Paired differences on identical measurements.", header, rows,
-                 note=PAIRED_MEANING)  # fmt: skip
+    wanted = paired[
+        (paired["group"] == group)
+        & (paired["scene"] == AVERAGE)
+        & paired["metric"].isin(headline_metrics(source.record["metrics"]))
+    ]
+    rows = [paired_cells(row) for row in wanted.itertuples()]
+    return Table("Paired differences on identical measurements.", PAIRED_HEADER, rows,
+                 note=PAIRED_MEANING) if rows else None  # fmt: skip

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prismask.errors import DataMissingError, FormatError
 from prismask.evaluation.analyses import store
-from prismask.evaluation.analyses.training_g import GHistory, read_g_history
-from prismask.evaluation.analyses.training_log import TrainingCourse, read_course
+from prismask.evaluation.analyses.training_log import (
+    METRICS,
+    GHistory,
+    TrainingLog,
+    read_training_log,
+)
 from prismask.evaluation.protocol.scenarios import GROUP_TEXTS
+from prismask.evaluation.report import headline
 from prismask.evaluation.run.runs import FORMAT, RECORD, read_run
-from prismask.evaluation.tables.files import read_table
+from prismask.evaluation.tables.files import read_frame, read_table
+from prismask.evaluation.tables.scores import ScoreTable
 
-DEEPEST = 4
-"""Folders below the given one that are looked into."""
-METRICS = "metrics.jsonl"
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+DEEPEST_FOLDER = 4
+"""Levels below the given folder that are searched."""
 TABLES = ("summary.csv", "paired.csv", "scores.csv")
 """Tables of an evaluation or a stress test that a report reads."""
 
@@ -33,10 +41,16 @@ class Source:
     folder: Path
     record: dict[str, Any]
 
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        """All rows of a small table; empty where it was not written."""
+    def frame(self, table: str, columns: Sequence[str] | None = None) -> DataFrame | None:
+        """A long table, or some of its columns; None where it was not written."""
         path = self.folder / table
-        return list(read_table(path)) if path.is_file() else []
+        return read_frame(path, columns) if path.is_file() else None
+
+    @property
+    def scores(self) -> ScoreTable | None:
+        """Its summary; None where it is not finished."""
+        path = self.folder / "summary.csv"
+        return ScoreTable(read_table(path)) if path.is_file() else None
 
     def check_tables(self) -> None:
         """Raise `FormatError` unless every table here can be read to its end."""
@@ -62,12 +76,25 @@ class Sources:
     evaluations: list[Source] = field(default_factory=list)
     stresses: list[Source] = field(default_factory=list)
     analyses: list[Source] = field(default_factory=list)
-    trainings: dict[str, TrainingCourse] = field(default_factory=dict)
+    trainings: dict[str, TrainingLog] = field(default_factory=dict)
     """Runs of `prismask train`."""
-    g_histories: dict[str, GHistory] = field(default_factory=dict)
-    """Of those with a mask posterior."""
+    headline: dict[str, Any] | None = None
+    """The few numbers that stand for everything, where the folder names them."""
     problems: list[str] = field(default_factory=list)
     """What was found and could not be read."""
+
+    @property
+    def with_kinds(self) -> list[tuple[str, Source]]:
+        """Evaluations, stress tests and analyses, each with the word for it."""
+        kinds = {"evaluation": self.evaluations, "stress test": self.stresses}
+        kinds["analysis"] = self.analyses
+        return [(kind, source) for kind, sources in kinds.items() for source in sources]
+
+    @property
+    def g_histories(self) -> dict[str, GHistory]:
+        """How g moved, in the trainings with a mask posterior."""
+        histories = {name: one.g_history for name, one in self.trainings.items()}
+        return {name: history for name, history in histories.items() if history is not None}
 
     @property
     def is_empty(self) -> bool:
@@ -81,12 +108,14 @@ def find_sources(folder: str | Path) -> Sources:
     if not folder.is_dir():
         raise DataMissingError(f"there is no folder {folder}.")
     found = Sources()
-    for place, files in _folders(folder):
-        name = str(place.relative_to(folder)) if place != folder else place.resolve().name
-        try:
-            _look(place, name, files, found)
-        except FormatError as error:
-            found.problems.append(str(error))
+    for path, files in _folders(folder):
+        name = str(path.relative_to(folder)) if path != folder else path.resolve().name
+        for file, add in READERS.items():
+            if file in files:
+                try:
+                    add(path, name, found)
+                except (DataMissingError, FormatError) as error:
+                    found.problems.append(str(error))
     if found.is_empty:
         reasons = f" Unreadable: {' '.join(found.problems)}" if found.problems else ""
         raise DataMissingError(
@@ -97,26 +126,42 @@ def find_sources(folder: str | Path) -> Sources:
     return found
 
 
-def _look(place: Path, name: str, files: set[str], found: Sources) -> None:
-    if RECORD in files and f'"{FORMAT}"' in (place / RECORD).read_text(encoding="utf-8"):
-        source = Source(name, place, read_run(place))
+def _add_run(path: Path, name: str, found: Sources) -> None:
+    # A training has a record of the same name.
+    if f'"{FORMAT}"' in (path / RECORD).read_text(encoding="utf-8"):
+        source = Source(name, path, read_run(path))
         source.check_tables()
         kind = found.stresses if source.record.get("kind") == "stress" else found.evaluations
         kind.append(source)
-    if store.RECORD in files:
-        found.analyses.append(Source(name, place, store.read_analysis(place)))
-    if METRICS in files:
-        course, history = read_course(place / METRICS), read_g_history(place / METRICS)
-        if course is not None:
-            found.trainings[name] = course
-        if history is not None:
-            found.g_histories[name] = history
+
+
+def _add_analysis(path: Path, name: str, found: Sources) -> None:
+    found.analyses.append(Source(name, path, store.read_analysis(path)))
+
+
+def _add_training(path: Path, name: str, found: Sources) -> None:
+    training = read_training_log(path / METRICS)
+    if training.lines:
+        found.trainings[name] = training
+
+
+def _add_headline(path: Path, name: str, found: Sources) -> None:
+    found.headline = headline.refreshed(headline.read_headline(path), path)
+
+
+READERS: dict[str, Callable[[Path, str, Sources], None]] = {
+    RECORD: _add_run,
+    store.RECORD: _add_analysis,
+    METRICS: _add_training,
+    headline.NAME: _add_headline,
+}
+"""What is read by the name of its file; one that is damaged does not hide the others."""
 
 
 def _folders(folder: Path) -> Iterator[tuple[Path, set[str]]]:
     """The folder and those below it, in the order of their names, hidden ones left out."""
-    for place, below, files in os.walk(folder):
-        here = Path(place)
+    for path, below, files in os.walk(folder):
+        here = Path(path)
         depth = len(here.relative_to(folder).parts)
-        below[:] = sorted(n for n in below if not n.startswith(".") and depth < DEEPEST)
+        below[:] = sorted(n for n in below if not n.startswith(".") and depth < DEEPEST_FOLDER)
         yield here, set(files)

@@ -4,37 +4,67 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from prismask.evaluation.figures.scores import FaultPanel, Scores, stress_figure
-from prismask.evaluation.protocol.conditions import (
-    FAULT_KINDS,
-    MISMATCH,
-    MISMATCH_GIVEN,
-    RECALIBRATION,
-    RECALIBRATION_GIVEN,
-)
-from prismask.evaluation.protocol.overlap import VERDICT_TEXTS
-from prismask.evaluation.report.blocks import Block, Listing, Picture, Section, Table, Text
+from prismask.evaluation.protocol.conditions import FAULT_KINDS, MISMATCH, RECALIBRATION
+from prismask.evaluation.report.document import Block, Listing, Picture, Section, Table, Text
 from prismask.evaluation.report.sources import Source
-from prismask.evaluation.tables.markdown import headline_metrics, metric_title, spread_text
-from prismask.evaluation.tables.summaries import AVERAGE
+from prismask.evaluation.tables.scores import (
+    FIXED_CASES,
+    ScoreTable,
+    fault_cells,
+    headline_metrics,
+    metric_title,
+    verdicts,
+)
 
-Row = Mapping[str, Any]
-Place = tuple[str, str, float, str]
-"""Group, fault, size, mask given."""
+WORDS = {name: kind.text for name, kind in FAULT_KINDS.items()} | {
+    MISMATCH: "moved by 1.5 px and 1.0 px and turned by 0.3°; the model is given the … mask",
+    RECALIBRATION: "two real calibrations of one aperture; the model is given the … mask",
+}
+"""What each fault is, below its name."""
 
 
-def stress_sections(source: Source) -> list[Section]:
-    """What one stress test has to say."""
+def stress_sections(sources: Sequence[Source]) -> list[Section]:
+    """What every stress test has to say; before them, several in one figure."""
+    return [*_comparison(sources), *(_section(source) for source in sources)]
+
+
+def _comparison(sources: Sequence[Source]) -> list[Section]:
+    """The curves of all stress tests that share a group and a metric, one above the other."""
+    finished = {source.name: table for source in sources if (table := source.scores) is not None}
+    by_name = {source.name: source for source in sources}
+    blocks: list[Block] = []
+    for group in dict.fromkeys(g for name in finished for g in by_name[name].record["groups"]):
+        shared: dict[str, dict[str, ScoreTable]] = {}
+        for name, table in finished.items():
+            if group in by_name[name].record["groups"]:
+                metric = headline_metrics(by_name[name].record["metrics"])[0]
+                shared.setdefault(metric, {})[name] = table
+        for metric, tables in shared.items():
+            panels = _panels(tables, group, metric)
+            if len(tables) < 2 or not panels:
+                continue
+            title = by_name[next(iter(tables))].group_title(group)
+            blocks.append(
+                Picture(
+                    f"stress-together-{metric}-{group}",
+                    stress_figure(panels, metric_title(metric)),
+                    f"Masks: {title}. The curves of {', '.join(tables)} in one figure: a model of "
+                    "one name has one colour, a stress test one kind of line. Each averages over "
+                    "its own scenes and masks.",
+                    "Small panels, one for each fault, with the curves of several stress tests",
+                )
+            )
+    return [Section("Stress tests together", blocks)] if blocks else []
+
+
+def _section(source: Source) -> Section:
     title = f"Stress: cameras that are not what they are told ({source.name})"
-    rows = source.rows("summary.csv")
-    if not rows:
-        return [
-            Section(title, [Text("This stress test is not finished: `--resume` completes it.")])
-        ]
+    table = source.scores
+    if table is None:
+        return Section(title, [Text("This stress test is not finished: `--resume` completes it.")])
     metric = headline_metrics(source.record["metrics"])[0]
-    table = _Stress(rows, metric)
     blocks: list[Block] = [
         Text(
             "The light goes through a camera with one fault; the model is given the nominal mask "
@@ -44,102 +74,61 @@ def stress_sections(source: Source) -> list[Section]:
         )
     ]
     for group in source.record["groups"]:
-        blocks += _group_blocks(source, table, group)
+        blocks += _group(source, table, group, metric)
     if source.record.get("remarks"):
         blocks.append(Listing(source.record["remarks"]))
-    return [Section(title, blocks)]
+    return Section(title, blocks)
 
 
-class _Stress:
-    """Average rows of one metric, by place and model."""
-
-    def __init__(self, rows: Sequence[Row], metric: str) -> None:
-        self.metric = metric
-        self.models = list(dict.fromkeys(row["model"] for row in rows))
-        self._rows: dict[tuple[Place, str], Row] = {
-            ((row["group"], row["fault"], row["size"], row["given"]), row["model"]): row
-            for row in rows
-            if row["metric"] == metric and row["scene"] == AVERAGE
-        }
-
-    def conditions(self, group: str, fault: str) -> list[tuple[float, str]]:
-        """Sizes and masks given of a fault, in order."""
-        places = [place for place, _ in self._rows if place[:2] == (group, fault)]
-        return sorted({(size, given) for _, _, size, given in places})
-
-    def find(self, place: Place, model: str) -> Row | None:
-        """One row; None where there is none."""
-        return self._rows.get((place, model))
-
-    def text(self, place: Place, model: str) -> str:
-        """`33.02 ± 0.11`."""
-        row = self.find(place, model)
-        return "–" if row is None else spread_text(self.metric, row["mean"], row["std"])
-
-
-def _group_blocks(source: Source, table: _Stress, group: str) -> list[Block]:
-    blocks: list[Block] = []
+def _group(source: Source, table: ScoreTable, group: str, metric: str) -> list[Block]:
+    """A figure of all faults that have sizes, and a table for each fault."""
     title = source.group_title(group)
-    panels = [
-        _panel(table, group, fault) for fault in FAULT_KINDS if table.conditions(group, fault)
-    ]
+    blocks: list[Block] = []
+    panels = _panels({"": table}, group, metric)
     if panels:
         blocks.append(
             Picture(
                 f"stress-{source.name}-{group}",
-                stress_figure(panels, metric_title(table.metric)),
-                f"Masks: {title}. {metric_title(table.metric)} against the size of one fault that "
+                stress_figure(panels, metric_title(metric)),
+                f"Masks: {title}. {metric_title(metric)} against the size of one fault that "
                 "the model does not know about; bars are one standard deviation over masks.",
-                "Small panels, one a fault: the score of every model falls as the fault grows",
+                "Small panels, one for each fault: the score of every model falls as it grows",
             )
         )
-        blocks += [_curve_table(table, group, fault, title) for fault in FAULT_KINDS
-                   if table.conditions(group, fault)]  # fmt: skip
-    for fault, order, words in (
-        (MISMATCH, MISMATCH_GIVEN, "moved by 1.5 px and 1.0 px and turned by 0.3°"),
-        (RECALIBRATION, RECALIBRATION_GIVEN, "two real calibrations of one aperture"),
-    ):
-        places = {
-            given: (group, fault, size, given) for size, given in table.conditions(group, fault)
-        }
-        if places:
-            given = [name for name in order if name in places]
-            rows = [[m, *(table.text(places[name], m) for name in given)] for m in table.models]
-            caption = f"{fault.capitalize()} ({title}): {words}; the model is given the … mask."
-            blocks.append(
-                Table(f"{caption} {metric_title(table.metric)}.", ["model", *given], rows,
-                      note=_verdicts(source, group))
-            )  # fmt: skip
+    for fault, (header, rows) in fault_cells(table, group, metric):
+        if rows:
+            name = fault.replace("_", " ").capitalize()
+            caption = f"{name} ({title}): {WORDS[fault]}. {metric_title(metric)}."
+            note = " ".join(verdicts(source.record, group)) if fault in FIXED_CASES else ""
+            blocks.append(Table(caption, header, rows, note=note))
     return blocks
 
 
-def _panel(table: _Stress, group: str, fault: str) -> FaultPanel:
-    kind = FAULT_KINDS[fault]
-    curves = []
-    for model in table.models:
-        found = [
-            (size, row)
-            for size, given in table.conditions(group, fault)
-            if (row := table.find((group, fault, size, given), model)) is not None
-            and math.isfinite(row["mean"])
+def _panels(tables: Mapping[str, ScoreTable], group: str, metric: str) -> list[FaultPanel]:
+    """The curves of one or more tables, a panel for each fault that one of them has."""
+    panels = []
+    for fault, kind in FAULT_KINDS.items():
+        curves = [
+            curve
+            for source, table in tables.items()
+            for model in table.models
+            if (curve := _curve(table, group, fault, metric, model, source)) is not None
         ]
-        if found:
-            means, stds = [row["mean"] for _, row in found], [row["std"] for _, row in found]
-            curves.append(Scores(model, [size for size, _ in found], means, stds))
-    return FaultPanel(fault, kind.text, kind.neutral, curves)
+        if curves:
+            panels.append(FaultPanel(fault, kind.text, kind.neutral, curves))
+    return panels
 
 
-def _curve_table(table: _Stress, group: str, fault: str, title: str) -> Table:
-    conditions = table.conditions(group, fault)
-    rows = [
-        [model, *(table.text((group, fault, size, given), model) for size, given in conditions)]
-        for model in table.models
+def _curve(
+    table: ScoreTable, group: str, fault: str, metric: str, model: str, source: str
+) -> Scores | None:
+    found = [
+        (condition[1], row)
+        for condition in table.conditions(group, fault)
+        if (row := table.find(model, group, metric, condition=condition)) is not None
+        and math.isfinite(row["mean"])
     ]
-    caption = f"{fault.replace('_', ' ').capitalize()} ({title}): {FAULT_KINDS[fault].text}."
-    return Table(f"{caption} {metric_title(table.metric)}.",
-                 ["model", *(f"{size:g}" for size, _ in conditions)], rows)  # fmt: skip
-
-
-def _verdicts(source: Source, group: str) -> str:
-    found = source.record["groups"][group]["overlap"]
-    return " ".join(f"† {model}: {VERDICT_TEXTS[v]}." for model, v in found.items() if v)
+    if not found:
+        return None
+    means, stds = [row["mean"] for _, row in found], [row["std"] for _, row in found]
+    return Scores(model, [size for size, _ in found], means, stds, source=source)

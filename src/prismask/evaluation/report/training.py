@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
-from prismask.evaluation.figures.training import course_figure
-from prismask.evaluation.report.blocks import Block, Picture, Section, Table
-from prismask.evaluation.report.pictures import history_picture
+from prismask.evaluation.figures.training import course_figure, g_history_figure
+from prismask.evaluation.report.document import Block, Picture, Section, Table
 from prismask.evaluation.report.sources import Sources
 
 
@@ -55,3 +56,20 @@ def _histories(found: Sources) -> list[Section]:
     over = [("first step with g", 3), ("last step", 3), ("", 1)]
     header = ["run", *(("least g", "mean g", "largest g") * 2), "range, last / first"]
     return [Section("g during training", [picture, Table("Range of g.", header, rows, over)])]
+
+
+def history_picture(name: str, histories: Mapping[str, Any]) -> Picture:
+    """The range of g during training; validations without a result are counted."""
+    lost = [
+        f"{sum(score is None or not math.isfinite(score) for score in history['validation'])} of "
+        f"{len(history['validation'])} validations of {label} were not finite"
+        for label, history in histories.items()
+        if any(score is None or not math.isfinite(score) for score in history["validation"])
+    ]
+    return Picture(
+        name,
+        g_history_figure(histories),
+        "g over the pixels of a mask during training, from least to largest, and the validation "
+        "score." + (f" **{'; '.join(lost)}.**" if lost else ""),
+        "The range of g against minutes of training",
+    )

@@ -273,9 +273,7 @@ def write_tables(
 def _text(plan: Plan, record: Mapping[str, Any], summary: Summary) -> str:
     if plan.kind == "evaluation":
         return markdown.evaluation_text(record, summary)
-    from prismask.evaluation.tables.stress_text import stress_text
-
-    return stress_text(plan, record, summary)
+    return markdown.stress_text(record, summary)
 
 
 def _regions(

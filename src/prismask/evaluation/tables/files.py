@@ -1,4 +1,4 @@
-"""Tables on the disk: long form, one value a line, written as they are read.
+"""Tables on the disk: long form, one value per line, written as they are read.
 
 `scores.csv` of an evaluation has the columns
 
@@ -18,13 +18,16 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prismask.errors import DataMissingError, FormatError, MissingPartError
 from prismask.evaluation.run.cells import CellResult
 from prismask.evaluation.run.journal import Journal
 from prismask.evaluation.run.plan import Condition, Plan
 from prismask.scenes.atomic import write_beside
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 log = logging.getLogger(__name__)
 
@@ -61,11 +64,11 @@ def _shown_rows(
     plan: Plan, result: CellResult, verdict: str, condition: Condition
 ) -> Iterator[Row]:
     cell = result.cell
-    for place, scene in enumerate(plan.work.scenes.names):
+    for index, scene in enumerate(plan.work.scenes.names):
         for metric in plan.work.metrics:
             row = (
                 cell.model, plan.protocol, cell.group, cell.trial, result.mask_id, scene, metric,
-                result.values[metric][place], result.seconds, verdict,
+                result.values[metric][index], result.seconds, verdict,
             )  # fmt: skip
             yield row if plan.kind == "evaluation" else (*row, *condition)
 
@@ -148,6 +151,18 @@ def read_table(path: str | Path) -> Iterator[dict[str, Any]]:
                 yield _typed(row)
         except (TypeError, ValueError, csv.Error) as error:
             raise FormatError(f"{path}, line {lines.line_num}: {error}. {AGAIN}") from error
+
+
+def read_frame(path: str | Path, columns: Sequence[str] | None = None) -> DataFrame:
+    """A table of ours, or some of its columns, as a pandas frame: the same values as `read_table`.
+
+    For long tables; whether every line is whole is what `read_table` finds out.
+    """
+    import pandas
+
+    # Everything as text first: names such as "NA" are names, and floats keep their last bit.
+    text = pandas.read_csv(path, usecols=columns, dtype=str, keep_default_na=False)
+    return text.astype({name: kind for name, kind in _NUMBERS.items() if name in text})
 
 
 def _check_end(path: Path) -> None:

@@ -1,20 +1,31 @@
-"""A run in Markdown: every number beside its convention, its spread and what to mind about it."""
+"""A run in Markdown: every number beside its convention, its spread and what to mind about it.
+
+`evaluation_text` is the summary.md of an evaluation, `stress_text` that of a stress test; both
+are made from the finished record (`run.json`) and the summary.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from prismask.evaluation.metrics import METRICS
-from prismask.evaluation.protocol.overlap import VERDICT_TEXTS
-from prismask.evaluation.tables.summaries import AVERAGE, Summary, SummaryRow
+from prismask.evaluation.protocol.conditions import FAULT_KINDS, MISMATCH, RECALIBRATION
+from prismask.evaluation.tables.scores import (
+    PAIRED_HEADER,
+    Record,
+    ScoreTable,
+    average_cells,
+    fault_cells,
+    headline_metrics,
+    marked_metrics,
+    metric_title,
+    named,
+    paired_cells,
+    verdicts,
+)
+from prismask.evaluation.tables.summaries import AVERAGE, Summary
 
-Record = Mapping[str, Any]
-"""What `run.json` says of a run."""
-
-FIXED_SCALE = ("psnr_mst", "psnr_dgsmp", "psnr_unit", "ssim", "ssim_valid", "rmse")
-"""Metrics that feel a scene's absolute brightness."""
 KAIST_NOTE = (
     "KAIST scenes: nine of the ten brightness maxima are estimates, about ±3 %. Metrics with a "
     "fixed scale, marked ‡, can be off by about 0.26 dB (RMSE by 3 %) a scene; PSNR paper and the "
@@ -29,6 +40,12 @@ PAIRED_MEANING = (
     "independent draws of masks; it speaks about masks of this group and these scenes, not about "
     "other instruments."
 )
+LISTED_FAILURES = 20
+"""Failures that a summary names one by one."""
+FAULT_WORDS = {name: kind.text for name, kind in FAULT_KINDS.items()} | {
+    MISMATCH: "moved by 1.5 px and 1.0 px, turned 0.3°; the model is given",
+    RECALIBRATION: "measured through this mask; the model is given",
+}
 
 
 def grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -51,86 +68,71 @@ def grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(text)
 
 
-def metric_title(name: str, marked: bool = False) -> str:
-    """`PSNR paper [dB] ↑`: label, unit, direction."""
-    metric = METRICS[name]
-    unit = f" [{metric.unit}]" if metric.unit else ""
-    arrow = "↑" if metric.higher_is_better else "↓"
-    return f"{metric.label}{unit} {arrow}{' ‡' if marked else ''}"
-
-
-def spread_text(metric: str, mean: float, std: float, error: float | None = None) -> str:
-    """`33.02 ± 0.11 (0.01)`."""
-    digits = METRICS[metric].digits
-    if math.isnan(mean):
-        return "no result"
-    text = f"{mean:.{digits}f}"
-    if not math.isnan(std):
-        text += f" ± {std:.{digits}f}"
-        if error is not None:
-            text += f" ({error:.{digits + 1}f})"
-    return text
-
-
 def evaluation_text(record: Record, summary: Summary) -> str:
-    """The whole summary of an evaluation, from its finished record (`run.json`)."""
+    """The whole summary of an evaluation."""
     height, width = record["size"]
     bands = len(record["camera"]["camera_offsets_px"])
+    scores = ScoreTable.of(summary)
     parts = [
         f"# Evaluation: {record['protocol']}",
         f"{len(record['scenes'])} scenes of {bands}×{height}×{width}, seed {record['seed']}, "
         f"measurement noise {record['noise']:g}. Numbers are {MEANING}.",
     ]
     for name in record["groups"]:
-        parts += group_parts(record, summary, name)
-    parts += ["## Models", model_grid(record)]
-    remarks = remark_lines(record, summary)
-    if remarks:
-        parts += ["## To mind", "\n".join(f"- {line}" for line in remarks)]
+        parts += _group_parts(record, summary, scores, name)
+    parts += ["## Models", model_grid(record), *_to_mind(record, summary)]
     conventions = [f"- {metric_title(m)}: {METRICS[m].convention}" for m in record["metrics"]]
     parts += ["## Conventions", "\n".join(conventions)]
     return "\n\n".join(parts) + "\n"
 
 
-def group_parts(record: Record, summary: Summary, name: str) -> list[str]:
-    """Headline, averages, scenes and pairs of one group."""
-    models, metrics = tuple(record["models"]), record["metrics"]
-    marks = _marked(record)
-    count = record["trials"][name]
-    trials = f"{count} trial{'s' if count > 1 else ''}, one mask each"
-    average_rows = [
-        [
-            _named(record, model, name),
-            *(_score(summary, model, name, metric, AVERAGE, True) for metric in metrics),
-        ]
-        for model in models
+def stress_text(record: Record, summary: Summary) -> str:
+    """The whole summary of a stress test: one table per fault, models beside sizes."""
+    metric = headline_metrics(record["metrics"])[0]
+    scores = ScoreTable.of(summary)
+    parts = [
+        "# Stress test",
+        f"{metric_title(metric)}, mean ± standard deviation over trials of the average over "
+        f"{_counted(len(record['scenes']), 'scene')}. The light goes through a camera with one "
+        "fault; the model is given the nominal mask and dispersion.",
     ]
+    for name, group in record["groups"].items():
+        tables = [
+            text
+            for fault, (header, rows) in fault_cells(scores, name, metric)
+            if rows
+            for text in (f"**{fault}**: {FAULT_WORDS[fault]}", grid(header, rows))
+        ]
+        if tables:
+            title = f"## {group['text']}, {_counted(record['trials'][name], 'trial')}"
+            parts += [title, *verdicts(record, name), *tables]
+    parts += _to_mind(record, summary)
+    return "\n\n".join(parts) + "\n"
+
+
+def _group_parts(record: Record, summary: Summary, scores: ScoreTable, name: str) -> list[str]:
+    """Averages, scenes and pairs of one group."""
+    models, marked = tuple(record["models"]), marked_metrics(record)
+    headline = headline_metrics(record["metrics"])
     parts = [
         f"## {record['groups'][name]['text']}",
-        f"Average over scenes, {trials}:",
-        grid(["model", *(metric_title(m, m in marks) for m in metrics)], average_rows),
-        *verdict_lines(record, name),
+        f"Average over scenes, {_counted(record['trials'][name], 'trial')}, one mask each:",
+        grid(*average_cells(record, scores, name)),
+        *verdicts(record, name),
     ]
-    for metric in headline_metrics(metrics):
+    for metric in headline:
         rows = [
-            [scene, *(_score(summary, model, name, metric, scene, False) for model in models)]
+            [scene, *(scores.text(model, name, metric, scene) for model in models)]
             for scene in (*record["scenes"], AVERAGE)
         ]
-        header = ["scene", *(_named(record, model, name) for model in models)]
-        parts += [f"{metric_title(metric, metric in marks)} by scene:", grid(header, rows)]
-    pairs = _pair_rows(metrics, summary, name)
-    if pairs:
-        parts += [PAIRED_MEANING, grid(["difference", "metric", "mean", "95 % interval"], pairs)]
-    return parts
-
-
-def headline_metrics(metrics: Sequence[str]) -> list[str]:
-    """The first PSNR and the first SSIM, or else the first metric of all."""
-    found = [
-        next((name for name in metrics if name.startswith(start)), None)
-        for start in ("psnr", "ssim")
+        header = ["scene", *(named(record, model, name) for model in models)]
+        parts += [f"{metric_title(metric, metric in marked)} by scene:", grid(header, rows)]
+    pairs = [
+        paired_cells(row)
+        for row in summary.paired
+        if (row.group, row.scene) == (name, AVERAGE) and row.metric in headline
     ]
-    return [name for name in found if name is not None] or list(metrics[:1])
+    return [*parts, PAIRED_MEANING, grid(PAIRED_HEADER, pairs)] if pairs else parts
 
 
 def model_grid(record: Record) -> str:
@@ -146,9 +148,9 @@ def model_grid(record: Record) -> str:
                 facts["trained_on"],
                 facts["precision"] if _is_network(facts) else "–",
                 "–" if seconds is None else f"{seconds:.4g}",
-                _large(cost.get("parameters"), 1e6, 3),
-                _large(cost.get("multiply_adds"), 1e9, 2),
-                _large(cost.get("peak_memory_bytes"), 2**30, 2),
+                scaled_text(cost.get("parameters"), 1e6, 3),
+                scaled_text(cost.get("multiply_adds"), 1e9, 2),
+                scaled_text(cost.get("peak_memory_bytes"), 2**30, 2),
             ]
         )
     header = [
@@ -158,79 +160,37 @@ def model_grid(record: Record) -> str:
     return grid(header, rows)
 
 
+def scaled_text(value: float | None, unit: float, digits: int) -> str:
+    """A large number in units of `unit`; a dash where it is not known."""
+    return "–" if value is None else f"{value / unit:.{digits}f}"
+
+
 def _is_network(facts: Mapping[str, Any]) -> bool:
     # Records of older evaluations do not say it; there a kind stands for it.
     return bool(facts.get("network", facts["kind"] in ("weights", "untrained")))
 
 
-def remark_lines(record: Record, summary: Summary) -> list[str]:
-    """Everything a reader of the scores should know."""
+def _to_mind(record: Record, summary: Summary) -> list[str]:
+    """A section with everything a reader of the scores should know."""
     lines = []
     if summary.failed:
         lines.append(
             f"**{summary.failed} reconstructions failed**; they are NaN in the table and left out "
             "of means, and a trial with a failed scene is left out of the averages."
         )
-        lines += [str(failure) for failure in summary.failures[:20]]
-        if summary.failed > 20:
-            lines.append(f"… and {summary.failed - 20} more, NaN in scores.csv.")
+        lines += [str(failure) for failure in summary.failures[:LISTED_FAILURES]]
+        if summary.failed > LISTED_FAILURES:
+            lines.append(f"… and {summary.failed - LISTED_FAILURES} more, NaN in scores.csv.")
     if not summary.same_measurements:
         lines.append(
             "Measurements of the same trial differed in their last bits between models: cells were "
             "computed on different kinds of machines."
         )
-    if _marked(record):
+    if marked_metrics(record):
         lines.append(KAIST_NOTE)
-    return lines + list(record["remarks"])
+    lines += record["remarks"]
+    return ["## To mind", "\n".join(f"- {line}" for line in lines)] if lines else []
 
 
-def _marked(record: Record) -> tuple[str, ...]:
-    if not record["estimated_peaks"]:
-        return ()
-    return tuple(name for name in record["metrics"] if name in FIXED_SCALE)
-
-
-def _named(record: Record, model: str, group: str) -> str:
-    """Models that need a word beside their scores carry a dagger."""
-    return f"{model} †" if record["groups"][group]["overlap"][model] else model
-
-
-def verdict_lines(record: Record, group: str) -> list[str]:
-    """What a dagger in this group means, model by model."""
-    return [
-        f"† {model}: {VERDICT_TEXTS[verdict]}."
-        for model, verdict in record["groups"][group]["overlap"].items()
-        if verdict
-    ]
-
-
-def _score(
-    summary: Summary, model: str, group: str, metric: str, scene: str, with_error: bool
-) -> str:
-    row = summary.find(model, group, metric, scene)
-    text = spread_text(metric, row.mean, row.std, row.standard_error if with_error else None)
-    return text + failed_text(row)
-
-
-def failed_text(row: SummaryRow) -> str:
-    """` [2 of 100 failed]`, where some did."""
-    return f" [{row.failed} of {row.failed + row.trials} failed]" if row.failed else ""
-
-
-def _pair_rows(metrics: Sequence[str], summary: Summary, group: str) -> list[list[str]]:
-    wanted = headline_metrics(metrics)
-    rows = []
-    for row in summary.paired:
-        if row.group != group or row.scene != AVERAGE or row.metric not in wanted:
-            continue
-        digits = METRICS[row.metric].digits + 1
-        interval = f"{row.low:+.{digits}f} … {row.high:+.{digits}f}"
-        if math.isnan(row.low):
-            interval = "one trial has none" if row.trials < 2 else "not finite"
-        names = f"{row.first} − {row.second}"
-        rows.append([names, metric_title(row.metric), f"{row.mean:+.{digits}f}", interval])
-    return rows
-
-
-def _large(value: float | None, unit: float, digits: int) -> str:
-    return "–" if value is None else f"{value / unit:.{digits}f}"
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' if count > 1 else ''}"

@@ -76,7 +76,7 @@ class Failure:
 
 @dataclass
 class Summary:
-    """All that is told about a run in short."""
+    """A run in short."""
 
     rows: list[SummaryRow] = field(default_factory=list)
     paired: list[PairedRow] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Summary:
     failed: int = 0
     """How many failures there are in all."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """Seconds a sample inside the run, by model: mean over its cells."""
+    """Seconds per sample inside the run, by model: mean over its cells."""
     same_measurements: bool = True
     """Whether all models of every trial saw the same measurements, to the last bit."""
 
@@ -151,9 +151,9 @@ class Tally:
     ) -> None:
         self.models, self.scenes, self.metrics = tuple(models), (*scenes, AVERAGE), tuple(metrics)
         self.pairs = tuple(itertools.combinations(self.models, 2))
-        places = list(itertools.product(self.scenes, self.metrics))
-        self.single = {(model, *p): Moments() for model in self.models for p in places}
-        self.paired = {(pair, *p): Moments() for pair in self.pairs for p in places}
+        keys = list(itertools.product(self.scenes, self.metrics))
+        self.single = {(model, *p): Moments() for model in self.models for p in keys}
+        self.paired = {(pair, *p): Moments() for pair in self.pairs for p in keys}
 
     def add(self, values: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
         """Take one trial: model → metric → value of each scene."""

@@ -1,4 +1,4 @@
-"""What a report is made of, whatever it is written as.
+"""What a report is made of, whatever it is rendered as.
 
 Text may hold `code` in backticks and **bold** words; everything else is taken as it stands.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from prismask.evaluation.analyses.store import safe_name
 
@@ -15,6 +16,7 @@ from prismask.evaluation.analyses.store import safe_name
 class Text:
     """A paragraph."""
 
+    kind: ClassVar[str] = "text"
     text: str
 
 
@@ -22,6 +24,7 @@ class Text:
 class Listing:
     """Points, one below the other."""
 
+    kind: ClassVar[str] = "listing"
     items: Sequence[str]
 
 
@@ -29,6 +32,7 @@ class Listing:
 class Table:
     """A table; the first column names its row."""
 
+    kind: ClassVar[str] = "table"
     caption: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -42,6 +46,7 @@ class Table:
 class Picture:
     """A figure."""
 
+    kind: ClassVar[str] = "picture"
     name: str
     """A file may be called so."""
     png: bytes

@@ -1,7 +1,7 @@
-"""Spectra where a scene is even: the most uniform blocks of the truth, and their density curves.
+"""Spectra of an estimate against those of the truth: uniform blocks, and correlation matrices.
 
-The paper picks five patches a scene by eye. Here a rule picks them, so that anybody finds the
-same ones:
+**Uniform blocks.** The paper picks five patches per scene by eye. Here a rule picks them, so that
+anybody finds the same ones:
 
 1. The true cube is cut into blocks of 16×16 pixels from the upper left corner; what is left over
    at the far edges is not used.
@@ -15,6 +15,12 @@ same ones:
 
 A density curve is the mean spectrum of a block divided by its sum. The spectral correlation of an
 estimate is the Pearson correlation of its curve with the truth's, averaged over the blocks.
+
+**Correlation matrix.** It holds the Pearson correlation of every pair of bands over all pixels. A
+constant band goes together with nothing: its correlation with every other band counts as 0. The
+distance of two matrices is the root mean square of their differences over all pairs of different
+bands: 0 for equal matrices, at most 2. The diagonal is 1 by definition and left out, or more bands
+would make any two matrices look closer.
 """
 
 from __future__ import annotations
@@ -26,7 +32,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from prismask.checks import check_shape, size_text
+from prismask.checks import check_finite, check_shape, size_text
 from prismask.errors import ShapeError
 
 COUNT = 5
@@ -79,8 +85,8 @@ def uniform_blocks(truth: Tensor, count: int = COUNT, side: int = SIDE) -> list[
     order = torch.argsort(unevenness.masked_fill(~fit, math.inf), stable=True)
     chosen = order[: min(count, int(fit.sum()))].tolist()
     return [
-        Block(place // columns * side, place % columns * side, side, float(unevenness[place]))
-        for place in chosen
+        Block(index // columns * side, index % columns * side, side, float(unevenness[index]))
+        for index in chosen
     ]
 
 
@@ -112,3 +118,29 @@ def mean_correlation(correlations: list[float]) -> float:
     """Their mean without flat curves; NaN of nothing."""
     known = [value for value in correlations if not math.isnan(value)]
     return math.fsum(known) / len(known) if known else math.nan
+
+
+def spectral_correlation(cube: Tensor) -> Tensor:
+    """Correlation of every pair of bands of `cube (C, H, W)`, `(C, C)` float64."""
+    check_shape(cube, ("C", "H", "W"), "cube")
+    check_finite(cube, "cube")
+    bands = cube.detach().flatten(1).double()
+    constant = bands.amax(1) == bands.amin(1)
+    centred = bands - bands.mean(1, keepdim=True)
+    length = torch.linalg.vector_norm(centred, dim=1, keepdim=True)
+    centred = torch.where(constant[:, None], 0.0, centred / length)
+    matrix = (centred @ centred.T).clamp(-1, 1)
+    return matrix.fill_diagonal_(1.0)
+
+
+def correlation_distance(first: Tensor, second: Tensor) -> float:
+    """Root mean square difference of two matrices `(C, C)` over pairs of different bands."""
+    if first.shape != second.shape or first.ndim != 2 or first.shape[0] != first.shape[1]:
+        raise ShapeError(
+            f"correlation matrices are {tuple(first.shape)} and {tuple(second.shape)}; two square "
+            "ones of equal size are needed."
+        )
+    if len(first) < 2:
+        raise ShapeError("one band goes together with no other: there is nothing to compare.")
+    others = ~torch.eye(len(first), dtype=torch.bool, device=first.device)
+    return float((first - second)[others].square().mean().sqrt())

@@ -1,7 +1,7 @@
 """Is the uncertainty true? Coverage, reliability, sparsification.
 
 All of it compares errors with what was predicted about them. Errors of neighbouring values go
-together, so a single scene says little however many pixels it has; look at the spread over scenes.
+together, so a single scene says little however many pixels it has; compare the spread over scenes.
 
 - **coverage**: share of the truth inside the central interval of a nominal level. A Gaussian
   interval is estimate ± z·std. Below nominal: over-confident.
@@ -76,11 +76,11 @@ class Reliability:
         """Take the values of one scene, both of one shape."""
         _check_pair(error, std)
         s, e = (part.detach().cpu().double().flatten() for part in (std, error))
-        place = ((s.clamp_min(10.0**_LOWEST).log10() - _LOWEST) * _PER_DECADE).long()
-        place = place.clamp(0, len(self.count) - 1)
-        self.count.index_add_(0, place, torch.ones_like(s))
-        self.std_squares.index_add_(0, place, s.square())
-        self.error_squares.index_add_(0, place, e.square())
+        bins = ((s.clamp_min(10.0**_LOWEST).log10() - _LOWEST) * _PER_DECADE).long()
+        bins = bins.clamp(0, len(self.count) - 1)
+        self.count.index_add_(0, bins, torch.ones_like(s))
+        self.std_squares.index_add_(0, bins, s.square())
+        self.error_squares.index_add_(0, bins, e.square())
 
     @property
     def ratio(self) -> float:
@@ -159,11 +159,11 @@ def _tied_means(squares: Tensor, uncertainty: Tensor) -> Tensor:
     Without that, a map that says nothing (all equal) would be judged by where its pixels lie.
     """
     order = torch.argsort(uncertainty, stable=True)
-    _, place, counts = torch.unique_consecutive(
+    _, bins, counts = torch.unique_consecutive(
         uncertainty[order], return_inverse=True, return_counts=True
     )
-    sums = torch.zeros(len(counts), dtype=torch.float64).index_add_(0, place, squares[order])
-    shared: Tensor = (sums / counts)[place]
+    sums = torch.zeros(len(counts), dtype=torch.float64).index_add_(0, bins, squares[order])
+    shared: Tensor = (sums / counts)[bins]
     return shared
 
 

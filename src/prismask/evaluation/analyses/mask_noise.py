@@ -96,15 +96,15 @@ def noise_distribution(
 
 
 def g_by_transmission(mask: Tensor, mask_std: Tensor, bins: int = 20) -> dict[str, list[float]]:
-    """Mean, least and largest g over pixels of like transmission: what g looks at.
+    """Mean, least and largest g over pixels of like transmission: what g depends on.
 
     Bins without a pixel are left out. Gives lists `at, mean, low, high, share`.
     """
     m, g = (part.detach().cpu().double().flatten() for part in (mask, mask_std))
-    place = (m * bins).long().clamp(0, bins - 1)
+    bin_of = (m * bins).long().clamp(0, bins - 1)
     found: dict[str, list[float]] = {name: [] for name in ("at", "mean", "low", "high", "share")}
     for number in range(bins):
-        inside = g[place == number]
+        inside = g[bin_of == number]
         if len(inside):
             found["at"].append((number + 0.5) / bins)
             found["mean"].append(float(inside.mean()))
