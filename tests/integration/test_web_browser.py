@@ -59,7 +59,7 @@ class Watched:
             self.faults.append(f"console: {message.text}")
 
     def _asked(self, request: Any) -> None:
-        if not request.url.startswith((self.address, "data:", "blob:")):
+        if not request.url.startswith((self.address.partition("?")[0], "data:", "blob:")):
             self.faults.append(f"asked for {request.url}")
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ def has_no_sideways_scroll(page: Any) -> bool:
 def test_from_upload_to_download(browser: Any, tmp_path: Path, shots: Path) -> None:
     tiny_web.write_snapshot(tmp_path, (64, 80))
     with tiny_web.running(tmp_path, "serve") as (client, _):
-        address = str(client.base_url)
+        address = tiny_web.link_of(client)
         seen = Watched(browser, address, viewport=DESKTOP, accept_downloads=True)
         page = seen.page
         page.goto(address)
@@ -160,7 +160,7 @@ def test_cancel_and_a_bad_file_are_told(browser: Any, tmp_path: Path) -> None:
     (tmp_path / "bad.npy").write_bytes(b"not an array")
     with tiny_web.running(tmp_path, "serve") as (client, _):
         page = browser.new_page()
-        page.goto(str(client.base_url))
+        page.goto(tiny_web.link_of(client))
         page.set_input_files("#snapshot", tmp_path / "bad.npy")
         page.set_input_files("#mask", tmp_path / "mask.nc")
         page.click("#go")
@@ -184,7 +184,7 @@ def test_a_wrong_number_is_never_out_of_sight(browser: Any, tmp_path: Path) -> N
     asked = "() => document.activeElement.matches(':invalid') && document.activeElement.id"
     with tiny_web.running(tmp_path, "serve") as (client, _):
         page = browser.new_page()
-        page.goto(str(client.base_url))
+        page.goto(tiny_web.link_of(client))
         page.set_input_files("#snapshot", tmp_path / "snapshot.nc")
         page.set_input_files("#mask", tmp_path / "mask.nc")
         page.wait_for_selector("#how option", state="attached")
@@ -234,7 +234,7 @@ def test_view_by_keyboard_in_the_dark(
     browser: Any, tmp_path: Path, rich_view: list[str], shots: Path
 ) -> None:
     with tiny_web.running(tmp_path, *rich_view) as (client, _):
-        address = str(client.base_url)
+        address = tiny_web.link_of(client)
         seen = Watched(browser, address, viewport=DESKTOP, color_scheme="dark")
         page = seen.page
         page.goto(address)
@@ -289,7 +289,7 @@ def test_a_mark_in_the_snapshot_lies_where_the_light_landed(
 ) -> None:
     """Pixel x 41, y 33 of 80×64; 28 bands at 2 px make the snapshot 134×64."""
     with tiny_web.running(tmp_path, *rich_view) as (client, _):
-        seen = Watched(browser, str(client.base_url), viewport=DESKTOP)
+        seen = Watched(browser, tiny_web.link_of(client), viewport=DESKTOP)
         page = seen.page
         page.goto(seen.address)
         wait_until_drawn(page, "rgb", "snapshot", "mask")
@@ -325,7 +325,7 @@ def test_a_snapshot_of_an_unknown_camera_has_no_marks(
     snapshot = load_measurement(tmp_path / "snapshot.nc")
     save(Measurement(snapshot.values), tmp_path / "snapshot.nc", overwrite=True)
     with tiny_web.running(tmp_path, *rich_view) as (client, _):
-        seen = Watched(browser, str(client.base_url), viewport=DESKTOP)
+        seen = Watched(browser, tiny_web.link_of(client), viewport=DESKTOP)
         page = seen.page
         page.goto(seen.address)
         wait_until_drawn(page, "rgb", "snapshot", "mask")
@@ -345,7 +345,7 @@ def test_a_snapshot_of_an_unknown_camera_has_no_marks(
 
 def test_view_on_a_phone(browser: Any, tmp_path: Path, rich_view: list[str], shots: Path) -> None:
     with tiny_web.running(tmp_path, *rich_view) as (client, _):
-        address = str(client.base_url)
+        address = tiny_web.link_of(client)
         seen = Watched(browser, address, viewport=PHONE, has_touch=True, is_mobile=True)
         page = seen.page
         page.goto(address)
@@ -357,7 +357,7 @@ def test_view_on_a_phone(browser: Any, tmp_path: Path, rich_view: list[str], sho
         page.screenshot(path=shots / "view-phone.png", full_page=True)
         seen.close()
     with tiny_web.running(tmp_path, "serve") as (client, _):
-        seen = Watched(browser, str(client.base_url), viewport=PHONE)
+        seen = Watched(browser, tiny_web.link_of(client), viewport=PHONE)
         seen.page.goto(seen.address)
         seen.page.wait_for_selector("#how option", state="attached")
         assert has_no_sideways_scroll(seen.page)

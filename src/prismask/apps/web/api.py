@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
+import asyncio
+import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import FileResponse
+from fastapi.security import HTTPBearer
 
 from prismask import __version__
-from prismask.apps.web.layers import BANDED, Layer, Scale, layers_of, render
+from prismask.apps.web.etags import is_held
+from prismask.apps.web.layers import (
+    BANDED,
+    Display,
+    Layer,
+    Picture,
+    Scale,
+    hue_of,
+    layer_size,
+    layers_of,
+    render,
+)  # fmt: skip
 from prismask.apps.web.places import places_of
-from prismask.apps.web.results import Result
-from prismask.apps.web.schemas import About, LayerFacts, Other, ResultFacts, Spectrum
+from prismask.apps.web.regions import parse_region
+from prismask.apps.web.remedies import notices
+from prismask.apps.web.results import Result, Stretch
+from prismask.apps.web.schemas import (
+    About,
+    LayerFacts,
+    NoticeFacts,
+    Other,
+    Problem,
+    RemedyFacts,
+    ResultFacts,
+    ResultSummary,
+    Spectrum,
+)  # fmt: skip
 from prismask.apps.web.site import Site
-from prismask.apps.web.spectra import Region, spectra_csv, spectrum
+from prismask.apps.web.spectra import spectra_csv, spectrum
 from prismask.apps.web.uploads import safe_name
+from prismask.apps.web.work import Order
 from prismask.scenes.formats.attributes import plain
 
 # A result never changes under its id, but it may go: browsers keep pictures for an hour.
@@ -31,7 +59,25 @@ TITLES: Mapping[Layer, str] = {
     "mask": "Mask",
 }
 
-router = APIRouter(prefix="/api", tags=["results"])
+TYPICAL_VALUES = 28 * 256 * 256
+MOST_PIXELS = 2_000_000
+"""Values of a region that are averaged at once; more are left to a thread."""
+WIDEST = 16_384
+
+Refusals = dict[int | str, dict[str, Any]]
+KNOWN: Refusals = {
+    401: {"model": Problem, "description": "the token is missing or wrong"},
+    403: {"model": Problem, "description": "a foreign host or page"},
+}
+"""What every request may be answered."""
+NONE: Refusals = {404: {"model": Problem, "description": "there is none, or no more"}}
+WRONG: Refusals = {422: {"model": Problem, "description": "what was asked for does not fit"}}
+
+bearer = HTTPBearer(auto_error=False, description="the token in the link that was printed")
+"""For the description only: `visitors.KnownVisitor` stands before every request."""
+router = APIRouter(
+    prefix="/api", tags=["results"], dependencies=[Depends(bearer)], responses=KNOWN | WRONG
+)
 # What computes is a plain `def`, which runs in a thread: a large cube must not stop the others.
 
 
@@ -63,15 +109,38 @@ async def about(site: Here) -> About:
             "seconds": limits.seconds,
             "keep_seconds": limits.keep_seconds,
         },
+        seconds={
+            method or "network": round(
+                site.jobs.estimates.seconds(Order(method=method), TYPICAL_VALUES), 1
+            )
+            for method in (None, *choices.methods)
+        },
     )
 
 
-@router.get("/results/{key}")
+@router.get("/results")
+def result_list(site: Here) -> list[ResultSummary]:
+    """All results that are kept, the newest first."""
+    return [
+        ResultSummary(
+            id=one.id,
+            name=one.name,
+            made=one.made,
+            bands=one.cube.bands,
+            height=one.cube.size[0],
+            width=one.cube.size[1],
+            warnings=sum(notice.level == "warning" for notice in notices(one, None)),
+        )
+        for one in site.results.listed()
+    ]
+
+
+@router.get("/results/{key}", responses=NONE)
 def result_facts(site: Here, key: str) -> ResultFacts:
     """Size, wavelengths, layers and history of a result."""
     result = site.results.get(key)
     height, width = result.cube.size
-    at = result.cube.wavelengths
+    at, attrs = result.cube.wavelengths, result.cube.attrs
     return ResultFacts(
         id=result.id,
         name=result.name,
@@ -79,6 +148,11 @@ def result_facts(site: Here, key: str) -> ResultFacts:
         height=height,
         width=width,
         wavelengths=None if at is None else [float(w) for w in at],
+        wavelengths_assumed=attrs.get("wavelengths_from") == "default",
+        unit=str(attrs.get("units", "fraction of full scale"))[:LONGEST_NOTE],
+        colours=None if at is None else [_hex(hue_of(result, b)) for b in range(len(at))],
+        interval=_interval(result),
+        notices=_notices(site, result),
         layers=[_layer_facts(result, layer) for layer in layers_of(result)],
         others=[Other(id=other, name=name) for other, name in result.others],
         history=_history(result),
@@ -88,40 +162,80 @@ def result_facts(site: Here, key: str) -> ResultFacts:
 @router.get(
     "/results/{key}/layers/{layer}.png",
     response_class=Response,
-    responses={200: {"content": {"image/png": {}}}},
+    responses={
+        200: {"content": {"image/png": {}}},
+        304: {"description": "the browser holds it already"},
+        **NONE,
+    },
 )
 async def picture(
-    site: Here, key: str, layer: Layer, band: int = 0, scale: Scale = "band", download: bool = False
+    request: Request,
+    site: Here,
+    key: str,
+    layer: Layer,
+    band: Annotated[int, Query(ge=0)] = 0,
+    scale: Annotated[Scale, Query(description="whose limits: the band's or the cube's")] = "band",
+    stretch: Annotated[
+        Stretch, Query(description="0 to the 99.5th percentile, percentiles, or all values")
+    ] = "top",
+    low: Annotated[float | None, Query(description="shown black; with high")] = None,
+    high: Annotated[float | None, Query(description="shown brightest; with low")] = None,
+    width: Annotated[
+        int | None, Query(ge=1, le=WIDEST, description="pixels that are needed across")
+    ] = None,
+    download: bool = False,
 ) -> Response:
-    """A layer as PNG, one pixel for each of the cube's."""
+    """A layer as PNG, one pixel for each of the cube's, or fewer where `width` needs fewer.
+
+    Display-Low and Display-High are the values at the ends of its colours, Display-Reduction the
+    pixels of the layer, in each direction, to one of the picture.
+    """
     result = site.results.get(key)
-    shown = (key, layer, band if layer in BANDED else 0, scale if layer == "band" else "")
-    content = await site.pictures.get(shown, partial(render, result, layer, band, scale))
-    headers = dict(KEEP)
+    shown = _display(result, layer, Display(band, scale, stretch, low, high), width)
+    etag = f'"{zlib.crc32(repr((key, layer, shown)).encode()):08x}"'
+    headers = KEEP | {"ETag": etag}
     if download:
         headers["Content-Disposition"] = _attachment(result, f"{layer}.png")
-    return Response(content, media_type="image/png", headers=headers)
+    elif is_held(request, etag):
+        return Response(status_code=304, headers=headers)
+    made: Picture = await site.pictures.get(
+        (key, layer, shown), partial(render, result, layer, shown)
+    )
+    headers["Display-Reduction"] = str(shown.reduction)
+    if made.low is not None and made.high is not None:
+        headers |= {"Display-Low": f"{made.low:.6g}", "Display-High": f"{made.high:.6g}"}
+    return Response(made.content, media_type="image/png", headers=headers)
 
 
-@router.get("/results/{key}/spectrum")
-def one_spectrum(
-    site: Here, key: str, region: Annotated[str, Query(description="left,top,right,bottom")]
+REGION = "left,top,right,bottom in pixels, or x,y,x,y,x,y… for the corners of a polygon"
+
+
+@router.get("/results/{key}/spectrum", responses=NONE)
+async def one_spectrum(
+    site: Here, key: str, region: Annotated[str, Query(description=REGION, examples=["0,0,0,0"])]
 ) -> Spectrum:
     """The mean spectrum of a region with its error band."""
-    return Spectrum(**spectrum(site.results.get(key), Region.parse(region)))
+    result = site.results.get(key)
+    place = parse_region(region)
+    place.check(result.cube.size)
+    if place.pixels * result.cube.bands > MOST_PIXELS:
+        return Spectrum(**await asyncio.to_thread(spectrum, result, place))
+    return Spectrum(**spectrum(result, place))
 
 
 @router.get(
     "/results/{key}/spectra.csv",
     response_class=Response,
-    responses={200: {"content": {"text/csv": {}}}},
+    responses={200: {"content": {"text/csv": {}}}, **NONE},
 )
 def several_spectra(
-    site: Here, key: str, region: Annotated[list[str], Query(description="one for each column")]
+    site: Here,
+    key: str,
+    region: Annotated[list[str], Query(description=REGION + "; one for each column")],
 ) -> Response:
-    """Spectra of regions as a table: one row a band."""
+    """Spectra of regions as a table, one row per band, with the bounds of each."""
     result = site.results.get(key)
-    text = spectra_csv(result, [Region.parse(one) for one in region])
+    text = spectra_csv(result, [parse_region(one) for one in region])
     headers = {"Content-Disposition": _attachment(result, "spectra.csv")}
     return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
 
@@ -129,7 +243,7 @@ def several_spectra(
 @router.get(
     "/results/{key}/cube.nc",
     response_class=FileResponse,
-    responses={200: {"content": {"application/x-netcdf": {}}}},
+    responses={200: {"content": {"application/x-netcdf": {}}}, **NONE},
 )
 def cube_file(site: Here, key: str) -> FileResponse:
     """The cube as NetCDF-4, with error bars and history."""
@@ -139,6 +253,20 @@ def cube_file(site: Here, key: str) -> FileResponse:
     return FileResponse(path, media_type="application/x-netcdf", headers=headers)
 
 
+def _display(result: Result, layer: Layer, asked: Display, width: int | None) -> Display:
+    """`asked` without what makes no difference to this layer: one picture for all who see it so."""
+    factor = 1 if width is None else max(1, layer_size(result, layer)[1] // width)
+    if layer == "band":
+        by_hand = asked.low is not None
+        return replace(
+            asked, scale="band" if by_hand else asked.scale,
+            stretch="top" if by_hand else asked.stretch, reduction=factor,
+        )  # fmt: skip
+    band = asked.band if layer in BANDED else 0
+    stretch: Stretch = "top" if layer in BANDED else asked.stretch
+    return Display(band, stretch=stretch, reduction=factor)
+
+
 def _attachment(result: Result, ending: str) -> str:
     stem = safe_name(result.name).rsplit(".", 1)[0] or "cube"
     plain_stem = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in stem)
@@ -146,19 +274,36 @@ def _attachment(result: Result, ending: str) -> str:
 
 
 def _layer_facts(result: Result, layer: Layer) -> LayerFacts:
-    height, width = result.cube.size
-    record = {"snapshot": result.snapshot, "mask": result.mask}.get(layer)
-    if record is not None:
-        height, width = record.size
-    low = high = None
-    if layer == "uncertainty":
-        low, high = 0.0, result.uncertainty_top
-    elif layer == "error":
-        low, high = -result.error_top, result.error_top
+    height, width = layer_size(result, layer)
     return LayerFacts(
         name=layer, title=TITLES[layer], banded=layer in BANDED, width=width, height=height,
-        low=low, high=high, offsets=places_of(result, layer),
+        offsets=places_of(result, layer),
     )  # fmt: skip
+
+
+def _notices(site: Site, result: Result) -> list[NoticeFacts]:
+    estimates = None if site.choices is None else site.jobs.estimates
+    return [
+        NoticeFacts(
+            level=one.level,
+            text=one.text,
+            remedies=[
+                RemedyFacts(name=r.name, title=r.title, seconds=round(r.seconds, 1))
+                for r in one.remedies
+            ],
+        )
+        for one in notices(result, estimates)
+    ]
+
+
+def _interval(result: Result) -> str | None:
+    if result.has_interval:
+        return str(result.cube.attrs.get("interval", "interval"))[:LONGEST_NOTE]
+    return "one standard deviation" if result.cube.std is not None else None
+
+
+def _hex(colour: tuple[float, float, float]) -> str:
+    return "#" + "".join(f"{round(255 * part):02x}" for part in colour)
 
 
 def _history(result: Result) -> dict[str, Any]:
@@ -166,5 +311,5 @@ def _history(result: Result) -> dict[str, Any]:
     return {
         str(key): value
         for key, value in plain(result.cube.attrs).items()
-        if len(str(value)) <= LONGEST_NOTE or key == "findings"
+        if len(str(value)) <= LONGEST_NOTE and key != "findings"
     }

@@ -81,7 +81,7 @@ export class Panels {
     canvas.setAttribute("role", "application");
     canvas.setAttribute("aria-label", `${layer.title}: arrows move the cross, Enter shows its spectrum`);
     figure.append(caption, canvas);
-    if (layer.low !== null && layer.high !== null) figure.append(legend(layer));
+    if (layer.low != null && layer.high != null) figure.append(legend(layer));
     place.append(figure);
     const panel = { layer, canvas, note, image: null, over: null, wanted: "" };
     this.#listen(panel);

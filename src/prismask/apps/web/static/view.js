@@ -125,11 +125,10 @@ function showHistory() {
     line.append(name, text);
     return line;
   }));
-  const findings = Array.isArray(facts.history.findings) ? facts.history.findings : [];
-  byId("findings").replaceChildren(...findings.map((text) => {
+  byId("findings").replaceChildren(...facts.notices.map(({ level, text }) => {
     const line = document.createElement("p");
     line.textContent = text;
-    line.className = String(text).startsWith("warning") ? "bad" : "quiet";
+    line.className = level === "warning" ? "bad" : "quiet";
     return line;
   }));
 }
