@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
@@ -44,12 +45,11 @@ from prismask.apps.web.schemas import (
 from prismask.apps.web.site import Site
 from prismask.apps.web.spectra import spectra_csv, spectrum
 from prismask.apps.web.uploads import safe_name
-from prismask.apps.web.work import Order
 from prismask.scenes.formats.attributes import plain
 
 # A result never changes under its id, but it may go: browsers keep pictures for an hour.
 KEEP = {"Cache-Control": "private, max-age=3600, immutable"}
-LONGEST_NOTE = 300
+LONGEST_NOTE, LONGEST_UNIT = 300, 40
 TITLES: Mapping[Layer, str] = {
     "rgb": "Colour",
     "band": "Band",
@@ -59,7 +59,6 @@ TITLES: Mapping[Layer, str] = {
     "mask": "Mask",
 }
 
-TYPICAL_VALUES = 28 * 256 * 256
 MOST_PIXELS = 2_000_000
 """Values of a region that are averaged at once; more are left to a thread."""
 WIDEST = 16_384
@@ -109,12 +108,7 @@ async def about(site: Here) -> About:
             "seconds": limits.seconds,
             "keep_seconds": limits.keep_seconds,
         },
-        seconds={
-            method or "network": round(
-                site.jobs.estimates.seconds(Order(method=method), TYPICAL_VALUES), 1
-            )
-            for method in (None, *choices.methods)
-        },
+        seconds=site.jobs.typical_seconds(choices.methods),
     )
 
 
@@ -149,7 +143,7 @@ def result_facts(site: Here, key: str) -> ResultFacts:
         width=width,
         wavelengths=None if at is None else [float(w) for w in at],
         wavelengths_assumed=attrs.get("wavelengths_from") == "default",
-        unit=str(attrs.get("units", "fraction of full scale"))[:LONGEST_NOTE],
+        unit=_unit(result),
         colours=None if at is None else [_hex(hue_of(result, b)) for b in range(len(at))],
         interval=_interval(result),
         notices=_notices(site, result),
@@ -273,10 +267,28 @@ def _attachment(result: Result, ending: str) -> str:
     return f'attachment; filename="{plain_stem}-{ending}"'
 
 
+def _unit(result: Result) -> str:
+    """The units in a few words for an axis; the history has all of them."""
+    told = str(result.cube.attrs.get("units", "fraction of full scale"))
+    first = re.split("[:;]", told)[0].strip()[:LONGEST_UNIT]
+    return f"units {first}" if first.startswith("of ") else first
+
+
 def _layer_facts(result: Result, layer: Layer) -> LayerFacts:
     height, width = layer_size(result, layer)
+    meanings: dict[Layer, str] = {
+        "rgb": "",
+        "band": _unit(result),
+        "uncertainty": "one standard deviation"
+        if result.cube.std is not None
+        else "half the width of the interval",
+        "error": "cube − reference",
+        "snapshot": "as it was recorded",
+        "mask": "transmission",
+    }
     return LayerFacts(
-        name=layer, title=TITLES[layer], banded=layer in BANDED, width=width, height=height,
+        name=layer, title=TITLES[layer], banded=layer in BANDED, meaning=meanings[layer],
+        width=width, height=height,
         offsets=places_of(result, layer),
     )  # fmt: skip
 

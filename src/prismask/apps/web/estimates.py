@@ -25,7 +25,8 @@ class Estimates:
 
     def __init__(self) -> None:
         self._rates: dict[str, float] = {}
-        self._extra: dict[str, float] = {"align": ALIGN_SECONDS, "adapt": ADAPT_SECONDS}
+        self.extra: dict[str, float] = {"align": ALIGN_SECONDS, "adapt": ADAPT_SECONDS}
+        """Seconds on top: of aligning, and of each step of adapting."""
         self._lock = threading.Lock()
 
     def seconds(self, order: Order, values: int, is_cold: bool = False) -> float:
@@ -44,12 +45,12 @@ class Estimates:
             plain = self.seconds(replace(order, align=False, adapt=0), values)
             extra = max(seconds - plain, 0.1)
             if order.align and not order.adapt:
-                self._move(self._extra, "align", extra)
+                self._move(self.extra, "align", extra)
             elif order.adapt and not order.align:
-                self._move(self._extra, "adapt", extra / order.adapt)
+                self._move(self.extra, "adapt", extra / order.adapt)
 
     def _on_top(self, order: Order) -> float:
-        return order.align * self._extra["align"] + order.adapt * self._extra["adapt"]
+        return order.align * self.extra["align"] + order.adapt * self.extra["adapt"]
 
     @staticmethod
     def _move(held: dict[str, float], key: str, found: float) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from prismask.apps.web.estimates import Estimates
+from prismask.apps.web.estimates import COLD_SECONDS, NETWORK, Estimates
 from prismask.apps.web.limits import Limits
 from prismask.apps.web.process import CancelledError, KillableProcess
 from prismask.apps.web.remedies import page_words
@@ -23,6 +23,7 @@ from prismask.errors import DataMissingError, PrismaskError
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
 LONGEST_SWEEP_PAUSE = 30.0
+TYPICAL_VALUES = 28 * 256 * 256
 
 _log = logging.getLogger(__name__)
 
@@ -146,6 +147,18 @@ class JobQueue:
         """How many are before it."""
         with self._changed:
             return self._waiting.index(job) if job in self._waiting else 0
+
+    def typical_seconds(self, methods: tuple[str, ...]) -> dict[str, float]:
+        """What a snapshot of a common size takes here, by method, and what is added to it."""
+        seconds = {
+            method or NETWORK: self.estimates.seconds(Order(method=method), TYPICAL_VALUES)
+            for method in (None, *methods)
+        }
+        start = 0.0 if self._worker.is_ready else COLD_SECONDS
+        return {
+            name: round(value, 2)
+            for name, value in {**seconds, **self.estimates.extra, "start": start}.items()
+        }
 
     def seconds_left(self, job: Job) -> float:
         """Until a job is done, with those before it."""

@@ -27,7 +27,9 @@ class About(BaseModel):
     )
     limits: dict[str, float] = {}
     seconds: dict[str, float] = Field(
-        default={}, description="what a snapshot of 256×256 takes here, by method; network for all"
+        default={},
+        description="what a snapshot of 256×256 takes here, by method, network standing for all of "
+        "them; align, adapt (per step) and start come on top",
     )
 
 
@@ -53,6 +55,7 @@ class LayerFacts(BaseModel):
     name: str
     title: str
     banded: bool = Field(description="whether there is one for each band")
+    meaning: str = Field(description="what its values are; empty where it has none")
     width: int
     height: int
     offsets: list[tuple[float, float]] | None = Field(

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 SNAPSHOT, MASK, CUBE, TRUTH = "snapshot.nc", "mask.nc", "cube.nc", "truth.nc"
 """Names in the folder of a job; the truth is there where the scene was drawn."""
 SAMPLE_SEED = 4
+SAMPLE_NOISE = 0.004
+"""Of the drawn scene's snapshot, as a share of full scale: an ordinary camera."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ def draw_sample(report: Report, folder: str, size: tuple[int, int]) -> dict[str,
     from prismask.optics.camera import CASSI
     from prismask.optics.fabricate import fabricate_mask
     from prismask.optics.randomness import seeded
+    from prismask.optics.sensor import Gaussian
     from prismask.optics.simulate import simulate
     from prismask.scenes.formats.files import save
     from prismask.scenes.records import Mask
@@ -94,7 +97,8 @@ def draw_sample(report: Report, folder: str, size: tuple[int, int]) -> dict[str,
     mask = Mask(fabricate_mask(size, seeded(SAMPLE_SEED)).numpy())
     save(scene, here / TRUTH)
     save(mask, here / MASK)
-    save(simulate(scene, mask, CASSI.from_step(scene.bands)), here / SNAPSHOT)
+    shot = simulate(scene, mask, CASSI.from_step(scene.bands), Gaussian(SAMPLE_NOISE))
+    save(shot, here / SNAPSHOT)
     return {"size": list(scene.values.shape)}
 
 
