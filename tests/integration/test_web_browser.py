@@ -308,6 +308,7 @@ def test_view_by_keyboard_in_the_dark(
         for key in ("ArrowRight", "ArrowDown", "Enter"):
             page.keyboard.press(key)
         page.wait_for_function("() => document.getElementById('plot').data?.length > 0")
+        wait_until_drawn(page, "other", "difference")
         names = [one["name"] for one in curves(page)]
         assert names == ["x 41, y 33", "x 41, y 33 reference", "x 41, y 33 second.nc"]
         page.keyboard.press("p")

@@ -112,7 +112,7 @@ def test_a_fault_of_ours_shows_no_traceback(
     def broken(*_: object) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("prismask.apps.web.api.render", broken)
+    monkeypatch.setattr("prismask.apps.web.api_pictures.render", broken)
     answer = client.get(f"{base(client)}/layers/band.png")
     assert answer.status_code == 500
     assert "secret" not in answer.text

@@ -187,6 +187,35 @@ def test_a_body_that_drips(upload_client: httpx.Client) -> None:
 
 
 @pytest.mark.usefixtures("quick")
+def test_an_answer_that_nobody_reads(upload_client: httpx.Client) -> None:
+    with Raw(upload_client) as raw:
+        raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.send(f"GET /static/plotly.js HTTP/1.1\r\n{raw.head}\r\n")
+        deadline = time.monotonic() + 20
+        while connections.GuardedConnection.open_ones:
+            assert time.monotonic() < deadline, "it was kept open"
+            time.sleep(0.1)
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_slow_reader_gets_all_of_it(
+    upload_client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "WINDOW_BYTES", 2**14)
+    whole = len(upload_client.get("/static/plotly.js", headers={"accept-encoding": "x"}).content)
+    with Raw(upload_client) as raw:
+        raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
+        raw.send(f"GET /static/plotly.js HTTP/1.1\r\n{raw.head}connection: close\r\n\r\n")
+        count = 0
+        started = time.monotonic()
+        while part := raw.socket.recv(2**16):
+            count += len(part)
+            time.sleep(0.02)
+    assert count > whole
+    assert time.monotonic() - started > 0.7, "slower than the window"
+
+
+@pytest.mark.usefixtures("quick")
 def test_whoever_waits_for_us_is_not_hurried(
     upload_client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from prismask.apps.web.comparison import render_beside
 from prismask.apps.web.layers import DIVERGING, Display, Picture, colour_table, layers_of, render
 from prismask.apps.web.pictures_cache import PictureCache
 from prismask.apps.web.regions import Polygon, Region, parse_region
@@ -105,6 +106,27 @@ def test_limits_by_percentile_by_hand_and_for_all_bands(full: Result) -> None:
     for low, high in ((None, 1.0), (1.0, 0.5), (0.0, float("nan"))):
         with pytest.raises(ConfigError, match="contrast limits"):
             Display(low=low, high=high)
+
+
+def test_two_cubes_side_by_side_and_their_difference(full: Result) -> None:
+    other = Result("b", Cube(full.cube.values * 0.5, AT))
+    mine = render(full, "band", Display(1))
+    theirs = render_beside(full, other, "other", Display(1))
+    assert (theirs.low, theirs.high) == (mine.low, mine.high), "or nobody could compare them"
+    assert pixels(theirs).sum() < pixels(mine).sum()
+    more = render_beside(full, other, "difference", Display(1))
+    assert more.low == -more.high  # type: ignore[operator]
+    assert more.high == pytest.approx(np.max([top_of(b) for b in full.cube.values * 0.5]))
+    red = pixels(more).astype(int)
+    assert (red[..., 0] >= red[..., 2]).all(), "all of it is brighter here"
+    with pytest.raises(ShapeError, match="side by side"):
+        render_beside(full, Result("c", Cube(np.ones((3, 5, 6)), AT)), "other", Display())
+    with pytest.raises(ValuesError):
+        render_beside(
+            full, Result("c", Cube(other.cube.values, [400, 500, 600])), "other", Display()
+        )
+    with pytest.raises(ConfigError, match="bands 0 to 2"):
+        render_beside(full, other, "difference", Display(3))
 
 
 def test_a_smaller_picture_shows_the_means(full: Result) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, File, Form, UploadFile
 
 from prismask.apps.cli.camera_options import Axis, CameraOptions, Design
-from prismask.apps.web.api import KNOWN, NONE, WRONG, Here, Refusals, bearer
+from prismask.apps.web.api_common import KNOWN, NONE, WRONG, Here, Refusals, bearer
 from prismask.apps.web.decode import Part, decode
 from prismask.apps.web.jobs import Job
 from prismask.apps.web.remedies import RemedyName, changed_order

@@ -15,7 +15,7 @@ from starlette.middleware import Middleware
 from starlette.routing import Match
 
 from prismask import __version__
-from prismask.apps.web import api, api_jobs, pages
+from prismask.apps.web import api, api_jobs, api_pictures, pages
 from prismask.apps.web.guards import KnownHost, SafeHeaders
 from prismask.apps.web.jobs import QueueFullError
 from prismask.apps.web.process import CancelledError, TimeLimitError
@@ -60,7 +60,9 @@ def create_app(site: Site, hosts: tuple[str, ...], numbers: bool = False) -> Fas
     )
     app.state.site = site
     app.openapi = partial(_description, app)  # type: ignore[method-assign]
-    routers = [api.router, *([] if site.choices is None else [api_jobs.router]), pages.router]
+    routers = [api.router, api_pictures.router, pages.router]
+    if site.choices is not None:
+        routers.append(api_jobs.router)
     for router in routers:
         app.include_router(router)
     app.state.all_routes = [*app.routes, *(route for router in routers for route in router.routes)]

@@ -61,6 +61,11 @@ class GuardedConnection(H11Protocol):
         self._moved += len(data)
         super().data_received(data)
 
+    def resume_writing(self) -> None:
+        """Count what is read: most of a full buffer has gone since writing was paused."""
+        self._moved += WINDOW_BYTES
+        super().resume_writing()
+
     @property
     def waited(self) -> float:
         """Seconds for which it has been the client's turn; negative where it is ours."""
@@ -88,11 +93,12 @@ class GuardedConnection(H11Protocol):
         return stalls and seconds > WINDOW_SECONDS
 
     def _find_phase(self) -> Phase:
+        # Uvicorn calls an answer complete once it is handed over, read or not.
+        if self.transport.get_write_buffer_size() > 0:
+            return "reading"
         if self.cycle is None or self.cycle.response_complete:
             # Uvicorn's own timer runs from an answer to the first byte of the next request.
             return "idle" if self.timeout_keep_alive_task is not None else "headers"
-        if self.flow.write_paused:
-            return "reading"
         # Where reading is paused, it is we who have not yet taken what was sent.
         return "body" if self.cycle.more_body and not self.flow.read_paused else "answering"
 

@@ -91,26 +91,30 @@ def render(result: Result, layer: Layer, shown: Display | None = None) -> Pictur
     shown = shown or Display()
     if layer not in layers_of(result):
         raise DataMissingError(f"this result has no {layer} layer.")
-    if layer in BANDED and not 0 <= shown.band < result.cube.bands:
-        raise ConfigError(
-            f"band is {shown.band}; this cube has bands 0 to {result.cube.bands - 1}."
-        )
+    if layer in BANDED:
+        check_band(result, shown.band)
     if layer == "rgb":
         return Picture(encode(_colour(result, shown)))
     if layer == "band":
-        low, high = _band_limits(result, shown)
-        return _mapped(result.cube.values[shown.band], low, high, shown, hue_of(result, shown.band))
+        low, high = band_limits(result, shown)
+        return mapped(result.cube.values[shown.band], low, high, shown, hue_of(result, shown.band))
     if layer == "uncertainty":
         top = result.uncertainty_top
-        return _mapped(result.uncertainty(shown.band), 0.0, top, shown, HEAT)
+        return mapped(result.uncertainty(shown.band), 0.0, top, shown, HEAT)
     if layer == "error":
         top = result.error_top
-        return _mapped(result.error(shown.band), -top, top, shown, DIVERGING)
+        return mapped(result.error(shown.band), -top, top, shown, DIVERGING)
     record = result.snapshot if layer == "snapshot" else result.mask
     assert record is not None
     plane = record.values if record.values.ndim == 2 else record.values.mean(axis=0)
     low, high = result.plane_limits(layer, plane, shown.stretch)
-    return _mapped(plane, low, high, shown, WHITE)
+    return mapped(plane, low, high, shown, WHITE)
+
+
+def check_band(result: Result, band: int) -> None:
+    """Raise unless the cube has this band."""
+    if not 0 <= band < result.cube.bands:
+        raise ConfigError(f"band is {band}; this cube has bands 0 to {result.cube.bands - 1}.")
 
 
 def hue_of(result: Result, band: int) -> tuple[float, float, float]:
@@ -157,7 +161,7 @@ def colour_table(colours: Anchors | tuple[float, float, float]) -> NDArray[np.ui
     return np.asarray(np.round(255 * table), dtype=np.uint8)
 
 
-def _mapped(
+def mapped(
     values: NDArray[Any],
     low: float,
     high: float,
@@ -180,7 +184,8 @@ def _reduced(values: NDArray[np.float32], factor: int) -> NDArray[np.float32]:
     return np.asarray(Image.fromarray(np.ascontiguousarray(values)).reduce(factor))
 
 
-def _band_limits(result: Result, shown: Display) -> tuple[float, float]:
+def band_limits(result: Result, shown: Display) -> tuple[float, float]:
+    """The values of a band shown black and brightest."""
     if shown.low is not None and shown.high is not None:
         return shown.low, shown.high
     return result.limits(None if shown.scale == "cube" else shown.band, shown.stretch)

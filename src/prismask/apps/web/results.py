@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -45,7 +46,7 @@ class Result:
     made: float = field(default_factory=time.time)
     """Seconds since 1970."""
     id: str = field(default_factory=lambda: secrets.token_urlsafe(16))
-    _limits: dict[tuple[str, Stretch], tuple[float, float]] = field(default_factory=dict)
+    _limits: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.reference is not None and self.reference.values.shape != self.cube.values.shape:
@@ -90,9 +91,15 @@ class Result:
         self, name: str, values: NDArray[Any], stretch: Stretch
     ) -> tuple[float, float]:
         """The same for anything, computed once under its `name`."""
-        held = self._limits.get((name, stretch))
+        return self.remembered(f"{name} {stretch}", lambda: limits_of(values, stretch))
+
+    def remembered(
+        self, name: str, compute: Callable[[], tuple[float, float]]
+    ) -> tuple[float, float]:
+        """Two numbers, computed when first asked for."""
+        held = self._limits.get(name)
         if held is None:
-            held = self._limits[name, stretch] = limits_of(values, stretch)
+            held = self._limits[name] = compute()
         return held
 
     @cached_property

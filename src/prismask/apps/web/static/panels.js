@@ -19,8 +19,22 @@ export class Panels {
     this.rubber = null;
     this.polygon = []; // corners of the one being drawn
     this.pointers = new Map();
-    this.list = facts.layers.map((layer) => this.#add(place, layer));
+    this.where = place;
+    this.list = [];
+    for (const layer of facts.layers) this.add(layer);
     new ResizeObserver(() => this.draw()).observe(place);
+  }
+
+  add(layer) {
+    const panel = this.#make(this.where, layer);
+    this.list.push(panel);
+    return panel;
+  }
+
+  remove(name) {
+    const panel = this.list.find((one) => one.layer.name === name);
+    panel?.figure.remove();
+    this.list = this.list.filter((one) => one !== panel);
   }
 
   setTool(tool) {
@@ -101,7 +115,7 @@ export class Panels {
     });
   }
 
-  #add(place, layer) {
+  #make(place, layer) {
     const figure = element("figure", "", "card loading");
     const caption = element("figcaption");
     const note = element("span", "", "quiet");

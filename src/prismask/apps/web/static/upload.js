@@ -127,7 +127,7 @@ form.addEventListener("submit", (event) => {
   run("Sending", () => send(order()));
 });
 byId("try").addEventListener("click", () => {
-  run("Drawing a scene and photographing it", () => get("/api/sample", { method: "POST" }));
+  run(`Drawing a scene and photographing it; about ${duration(seconds(256, true))} in all`, () => get("/api/sample", { method: "POST" }));
   byId("progress-area").scrollIntoView({ block: "nearest" });
 });
 byId("cancel").addEventListener("click", () => {

@@ -21,15 +21,18 @@ const nanometres = (k) => `${Number(facts.wavelengths[k].toFixed(1))} nm`;
 const wavelength = (k) => (facts.wavelengths ? nanometres(k) : `band ${k}`);
 const hue = (k) => facts.colours?.[k] ?? "#ffffff";
 
+const BESIDE = ["other", "difference"];
+
 function picture(name) {
-  const layer = facts.layers.find((one) => one.name === name);
+  const layer = panels.list.find((one) => one.layer.name === name).layer;
   const stretch = byId("stretch").value;
   const query = new URLSearchParams();
   if (layer.banded) query.set("band", band());
-  if (name === "band") query.set("scale", byId("scale").value);
+  if (name === "band" || name === "other") query.set("scale", byId("scale").value);
   if (stretch !== "hand") query.set("stretch", stretch);
-  else if (name === "band" && limits()) for (const [end, value] of limits()) query.set(end, value);
-  return `${base}/layers/${name}.png?${query}`;
+  else if (["band", "other"].includes(name) && limits()) for (const [end, value] of limits()) query.set(end, value);
+  const where = BESIDE.includes(name) ? `beside/${encodeURIComponent(byId("other").value)}` : "layers";
+  return `${base}/${where}/${name}.png?${query}`;
 }
 
 function limits() {
@@ -39,21 +42,33 @@ function limits() {
 
 // --- pictures and their legends -------------------------------------------------------------------
 
-function addLegends() {
-  for (const panel of panels.list) {
-    const { name, meaning } = panel.layer;
-    if (!meaning) continue;
-    legends[name] = new Legend(meaning);
-    panel.figure.append(legends[name].place);
-    if (name !== "band") continue;
-    legends.overlay = new Legend("overlay: uncertainty");
-    panel.figure.append(legends.overlay.place);
-  }
+function addLegend(panel) {
+  const { name, meaning } = panel.layer;
+  if (!meaning) return;
+  legends[name] = new Legend(meaning);
+  panel.figure.append(legends[name].place);
+  if (name !== "band") return;
+  legends.overlay = new Legend("overlay: uncertainty");
+  panel.figure.append(legends.overlay.place);
+}
+
+// The band of the cube that is compared with, and what this one has more than that.
+function showBeside() {
+  for (const name of BESIDE) panels.remove(name);
+  const choice = byId("other");
+  if (!choice.value) return;
+  const { width, height } = facts;
+  const shared = { banded: true, width, height, offsets: [] };
+  const name = choice.selectedOptions[0].text;
+  addLegend(panels.add({ ...shared, name: "other", title: `Band of ${name}`, meaning: facts.unit }));
+  addLegend(panels.add({ ...shared, name: "difference", title: "Difference", meaning: `this cube − ${name}` }));
+  showBand();
 }
 
 function showLegend({ layer, picture: shown, over }) {
   const colours = {
-    band: () => scales.ramp(hue(band())), uncertainty: scales.heat, error: scales.diverging,
+    band: () => scales.ramp(hue(band())), other: () => scales.ramp(hue(band())),
+    difference: scales.diverging, uncertainty: scales.heat, error: scales.diverging,
     snapshot: () => scales.ramp("#ffffff"), mask: () => scales.ramp("#ffffff"),
   }[layer.name];
   if (colours) legends[layer.name].show(shown.low, shown.high, colours());
@@ -134,6 +149,7 @@ function pin() {
 async function compareAgain() {
   try {
     byId("trouble").hidden = true;
+    showBeside();
     for (const entry of plot.entries) entry.other = (await fetchSpectrum(entry.region)).other;
     plot.draw();
   } catch (problem) {
@@ -222,11 +238,12 @@ async function start() {
   showHistory();
   plot = new SpectraPlot(byId("plot"), facts);
   panels = new Panels(byId("panels"), facts, { pick, pin, shown: showLegend, failed: complain });
-  addLegends();
+  panels.list.forEach(addLegend);
   connect();
   plot.draw();
   showContrast();
   await offerOthers();
+  showBeside();
   byId("home").hidden = !(await get("/api/about")).uploads;
 }
 
