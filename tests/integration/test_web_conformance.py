@@ -20,13 +20,13 @@ checks.positive_data_acceptance.enabled = false
 
 # Whether a band, a region or a pair of limits fits depends on the cube.
 [[operations]]
-include-path-regex = "/api/results/.*/(layers|spect)"
+include-path-regex = "/api/results/.*/(layers|beside|spect)"
 checks.positive_data_acceptance.enabled = false
 
 # Only asked of results: a job that is there would be called off.
 [[operations]]
 include-path-regex = "/api/results/"
-parameters = {{ "path.key" = "{key}" }}
+parameters = {{ "path.key" = "{key}", "path.other" = "{key}" }}
 """
 
 

@@ -40,8 +40,8 @@ def serve(
     device
         Where to compute: auto, cpu, cuda, cuda:1 or mps.
     host
-        Address to listen on; with any other than 127.0.0.1 other computers can use it. Everybody
-        needs the link that is printed; its token is drawn at random, or is PRISMASK_TOKEN.
+        Address to listen on; with any other than 127.0.0.1 other computers can use it, given the
+        link that is printed.
     port
         Port to listen on; 0 takes any that is free.
     name

@@ -10,7 +10,7 @@ from prismask.apps.web.work import Order
 COLD_SECONDS = 6.0
 """Until a fresh worker process is ready."""
 NETWORK = "network"
-FIRST_RATES = {NETWORK: 2.0, "gap-tv": 4.0}
+FIRST_RATES = {NETWORK: 2.0, "gap-tv": 2.0}
 """Seconds for a million values of the cube, on two CPU cores, until jobs here have told better."""
 OTHER_SOLVER = 20.0
 ALIGN_SECONDS = 90.0

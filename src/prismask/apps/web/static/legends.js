@@ -33,7 +33,7 @@ export class Legend {
   show(low, high, colours) {
     this.place.hidden = low === null || high === null;
     if (this.place.hidden) return;
-    this.low.textContent = short(low);
+    this.low.textContent = short(low).replace("-", "−");
     this.high.textContent = short(high);
     this.bar.style.background = `linear-gradient(90deg, ${colours.join(", ")})`;
   }

@@ -47,11 +47,12 @@ export function drawScaleBar(pen, dense, scale) {
   const power = 10 ** Math.floor(Math.log10(most));
   const length = Math.max(1, [5, 2, 1].find((k) => k * power <= most) * power);
   const [x, y] = [10 * dense, pen.canvas.height - 10 * dense];
-  trace(pen, dense, "#ffffff", [[x, y], [x + length * scale, y]], false);
+  const text = `${length} px`;
   pen.font = `${12 * dense}px system-ui, sans-serif`;
-  pen.lineWidth = 3 * dense;
-  pen.strokeStyle = "#000000c0";
+  const wide = Math.max(length * scale, pen.measureText(text).width);
+  pen.fillStyle = "#000000a0";
+  pen.fillRect(x - 5 * dense, y - 21 * dense, wide + 10 * dense, 26 * dense);
+  trace(pen, dense, "#ffffff", [[x, y], [x + length * scale, y]], false);
   pen.fillStyle = "#ffffff";
-  pen.strokeText(`${length} px`, x, y - 6 * dense);
-  pen.fillText(`${length} px`, x, y - 6 * dense);
+  pen.fillText(text, x, y - 6 * dense);
 }

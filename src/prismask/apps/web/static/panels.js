@@ -25,9 +25,13 @@ export class Panels {
     new ResizeObserver(() => this.draw()).observe(place);
   }
 
-  add(layer) {
-    const panel = this.#make(this.where, layer);
+  // Another picture, at the end or after the one of this name.
+  add(layer, after = null) {
+    const panel = this.#make(layer);
     this.list.push(panel);
+    const before = this.list.find((one) => one.layer.name === after);
+    if (before) before.figure.after(panel.figure);
+    else this.where.append(panel.figure);
     return panel;
   }
 
@@ -115,7 +119,7 @@ export class Panels {
     });
   }
 
-  #make(place, layer) {
+  #make(layer) {
     const figure = element("figure", "", "card loading");
     const caption = element("figcaption");
     const note = element("span", "", "quiet");
@@ -127,7 +131,6 @@ export class Panels {
     canvas.setAttribute("role", "application");
     canvas.setAttribute("aria-label", `${layer.title}: arrows move the cross, Enter shows its spectrum`);
     figure.append(caption, canvas);
-    place.append(figure);
     const panel = { layer, figure, canvas, note, picture: null, over: null, urls: null, wanted: "" };
     this.#listen(panel);
     return panel;

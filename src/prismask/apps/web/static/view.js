@@ -60,8 +60,8 @@ function showBeside() {
   const { width, height } = facts;
   const shared = { banded: true, width, height, offsets: [] };
   const name = choice.selectedOptions[0].text;
-  addLegend(panels.add({ ...shared, name: "other", title: `Band of ${name}`, meaning: facts.unit }));
-  addLegend(panels.add({ ...shared, name: "difference", title: "Difference", meaning: `this cube − ${name}` }));
+  addLegend(panels.add({ ...shared, name: "other", title: `Band of ${name}`, meaning: facts.unit }, "band"));
+  addLegend(panels.add({ ...shared, name: "difference", title: "Difference", meaning: `this cube − ${name}` }, "other"));
   showBand();
 }
 
