@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import tiny_web
 
-from prismask.scenes.formats.files import load_cube, load_measurement, save
-from prismask.scenes.records import Cube, Measurement
+from prismask.scenes.formats.files import load_cube, load_mask, load_measurement, save
+from prismask.scenes.records import Cube, Mask, Measurement
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
@@ -214,6 +214,36 @@ def test_who_has_no_link_is_asked_for_the_token(browser: Any, tmp_path: Path, sh
         page.press("#token", "Enter")
         page.wait_for_selector("#form")
         page.close()
+
+
+def test_a_warning_stands_at_the_top_with_its_remedy(
+    browser: Any, tmp_path: Path, shots: Path
+) -> None:
+    tiny_web.write_snapshot(tmp_path, (96, 96))
+    mask = load_mask(tmp_path / "mask.nc").values
+    beside = Mask((mask + np.roll(mask, 1, axis=1)) / 2)  # half a pixel from where it was
+    save(beside, tmp_path / "mask.nc", overwrite=True)
+    with tiny_web.running(tmp_path, "serve") as (client, _):
+        job = tiny_web.submit(client, tmp_path).json()["id"]
+        key = tiny_web.wait_for(client, job)["result"]
+        seen = Watched(browser, tiny_web.link_of(client), viewport=DESKTOP)
+        page = seen.page
+        page.goto(seen.address.replace("/?", f"/results/{key}?"))
+        wait_until_drawn(page, "rgb")
+        told = page.inner_text("#notices .warning")
+        assert "contradicts its mask" in told
+        assert "--" not in told, "no flags on the page"
+        button = page.locator("#notices .warning [data-remedy=align]")
+        assert "about" in button.inner_text()
+        assert is_in_view(page, "#notices .warning [data-remedy=align]")
+        page.screenshot(path=shots / "warning.png")
+        button.click()
+        page.wait_for_selector("#notices [role=status]:has-text('left')", timeout=30_000)
+        page.screenshot(path=shots / "remedy.png")
+        page.click("#notices button:has-text('Cancel')")
+        page.wait_for_selector("#notices .bad:has-text('cancelled')")
+        assert button.is_enabled()
+        seen.close()
 
 
 def test_cancel_and_a_bad_file_are_told(browser: Any, tmp_path: Path) -> None:
