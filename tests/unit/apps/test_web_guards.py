@@ -71,6 +71,11 @@ def test_the_link_leaves_a_cookie_and_no_token_in_the_address(
     assert "httponly" in cookie
     assert "samesite=lax" in cookie
     assert stranger.get("/api/about").status_code == 200, "by the cookie"
+    held = f"a[b]=c; odd; =x; prismask-{stranger.base_url.port}={site.visitors.token}"
+    stranger.cookies.clear()
+    among = stranger.get("/api/about", headers={"cookie": held})
+    assert among.status_code == 200, "also among cookies of other servers"
+    stranger.cookies.set(f"prismask-{stranger.base_url.port}", site.visitors.token)
     assert stranger.get("/?token=stale").status_code == 303, "who is known need not prove it again"
     address = f"{stranger.base_url}/evil.example/?token={site.visitors.token}"
     leads = stranger.get(address).headers["location"]

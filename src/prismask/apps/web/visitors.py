@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import Headers
+from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -90,11 +90,9 @@ class KnownVisitor:
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer" and self.visitors.knows(token.strip()):
             return True
-        try:
-            held = SimpleCookie(headers.get("cookie", "")).get(_cookie(scope))
-        except CookieError:
-            return False
-        return held is not None and self.visitors.knows(held.value)
+        # Lenient: other servers on this host may have left cookies of any form.
+        held = cookie_parser(headers.get("cookie", "")).get(_cookie(scope))
+        return held is not None and self.visitors.knows(held)
 
     def _enter(self, scope: Scope, rest: str) -> Response:
         """On to the same address without the token, which can be shown and bookmarked."""
