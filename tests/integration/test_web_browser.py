@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import tiny_web
 
-from prismask.scenes.formats.files import load_cube, load_measurement, save
-from prismask.scenes.records import Cube, Measurement
+from prismask.scenes.formats.files import load_cube, load_mask, load_measurement, save
+from prismask.scenes.records import Cube, Mask, Measurement
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 375, "height": 740}
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
 
 pytestmark = [
     pytest.mark.slow,
@@ -59,7 +59,7 @@ class Watched:
             self.faults.append(f"console: {message.text}")
 
     def _asked(self, request: Any) -> None:
-        if not request.url.startswith((self.address, "data:", "blob:")):
+        if not request.url.startswith((self.address.partition("?")[0], "data:", "blob:")):
             self.faults.append(f"asked for {request.url}")
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ def has_no_sideways_scroll(page: Any) -> bool:
 def test_from_upload_to_download(browser: Any, tmp_path: Path, shots: Path) -> None:
     tiny_web.write_snapshot(tmp_path, (64, 80))
     with tiny_web.running(tmp_path, "serve") as (client, _):
-        address = str(client.base_url)
+        address = tiny_web.link_of(client)
         seen = Watched(browser, address, viewport=DESKTOP, accept_downloads=True)
         page = seen.page
         page.goto(address)
@@ -119,7 +119,7 @@ def test_from_upload_to_download(browser: Any, tmp_path: Path, shots: Path) -> N
         assert has_no_sideways_scroll(page)
         page.screenshot(path=shots / "upload.png", full_page=True)
         page.click("#go")
-        page.wait_for_selector("text=Reconstructing", timeout=60_000)
+        page.wait_for_selector("#stage:has-text('Reconstructing')", timeout=60_000)
         page.screenshot(path=shots / "progress.png", full_page=True)
         page.wait_for_url("**/results/*", timeout=60_000)
         wait_until_drawn(page, "rgb", "band", "snapshot", "mask")
@@ -155,12 +155,103 @@ def test_from_upload_to_download(browser: Any, tmp_path: Path, shots: Path) -> N
     assert tiny_web.leftovers(tmp_path) == []
 
 
+def test_a_drawn_scene_at_one_press(browser: Any, tmp_path: Path, shots: Path) -> None:
+    with tiny_web.running(tmp_path, "serve") as (client, _):
+        seen = Watched(browser, tiny_web.link_of(client), viewport=DESKTOP)
+        page = seen.page
+        page.goto(seen.address)
+        assert "token" not in page.url
+        page.wait_for_function("() => document.getElementById('time').textContent.includes(' s ')")
+        assert is_in_view(page, ".example")
+        assert page.evaluate("() => document.querySelector('.example').naturalWidth") > 0
+        page.screenshot(path=shots / "front.png")
+        page.click("#try")
+        page.wait_for_selector("#stage:has-text('left')", timeout=30_000)
+        assert is_in_view(page, "#progress")
+        page.screenshot(path=shots / "front-progress.png")
+        page.wait_for_url("**/results/*", timeout=60_000)
+        wait_until_drawn(page, "rgb", "error", "uncertainty")
+        page.screenshot(path=shots / "sample.png")
+        page.goto(f"{client.base_url}")
+        page.wait_for_selector("#past a:has-text('drawn scene')")
+        seen.close()
+
+
+DROP = """names => {
+    const held = new DataTransfer();
+    for (const name of names) held.items.add(new File(['x'], name));
+    const options = { dataTransfer: held, bubbles: true, cancelable: true };
+    document.body.dispatchEvent(new DragEvent('drop', options));
+    return ['snapshot', 'mask'].map(id => document.getElementById(id).files[0]?.name ?? '');
+}"""
+
+
+def test_dropped_files_find_their_fields(browser: Any, tmp_path: Path) -> None:
+    with tiny_web.running(tmp_path, "serve") as (client, _):
+        page = browser.new_page()
+        for dropped, found in (
+            (["Mask 3.mat", "shot.mat"], ["shot.mat", "Mask 3.mat"]),
+            (["a.npy", "b.npy"], ["a.npy", "b.npy"]),
+            (["mask.png"], ["", "mask.png"]),
+            (["a", "b", "c"], ["", ""]),
+        ):
+            page.goto(tiny_web.link_of(client))
+            page.wait_for_selector("#how option", state="attached")
+            assert page.evaluate(DROP, dropped) == found
+            assert page.inner_text("#message") != ""
+        page.close()
+
+
+def test_who_has_no_link_is_asked_for_the_token(browser: Any, tmp_path: Path, shots: Path) -> None:
+    with tiny_web.running(tmp_path, "serve") as (client, _):
+        page = browser.new_page(viewport=DESKTOP)
+        page.goto(str(client.base_url))
+        page.fill("#token", "wrong")
+        page.press("#token", "Enter")
+        page.wait_for_selector("text=not the token of this server")
+        page.screenshot(path=shots / "token.png")
+        page.fill("#token", tiny_web.link_of(client).partition("=")[2])
+        page.press("#token", "Enter")
+        page.wait_for_selector("#form")
+        page.close()
+
+
+def test_a_warning_stands_at_the_top_with_its_remedy(
+    browser: Any, tmp_path: Path, shots: Path
+) -> None:
+    tiny_web.write_snapshot(tmp_path, (96, 96))
+    mask = load_mask(tmp_path / "mask.nc").values
+    beside = Mask((mask + np.roll(mask, 1, axis=1)) / 2)  # half a pixel from where it was
+    save(beside, tmp_path / "mask.nc", overwrite=True)
+    with tiny_web.running(tmp_path, "serve") as (client, _):
+        job = tiny_web.submit(client, tmp_path).json()["id"]
+        key = tiny_web.wait_for(client, job)["result"]
+        seen = Watched(browser, tiny_web.link_of(client), viewport=DESKTOP)
+        page = seen.page
+        page.goto(seen.address.replace("/?", f"/results/{key}?"))
+        wait_until_drawn(page, "rgb")
+        told = page.inner_text("#notices .warning")
+        assert "contradicts its mask" in told
+        assert "--" not in told, "no flags on the page"
+        button = page.locator("#notices .warning [data-remedy=align]")
+        assert "about" in button.inner_text()
+        assert is_in_view(page, "#notices .warning [data-remedy=align]")
+        page.screenshot(path=shots / "warning.png")
+        button.click()
+        page.wait_for_selector("#notices [role=status]:has-text('left')", timeout=30_000)
+        page.screenshot(path=shots / "remedy.png")
+        page.click("#notices button:has-text('Cancel')")
+        page.wait_for_selector("#notices .bad:has-text('cancelled')")
+        assert button.is_enabled()
+        seen.close()
+
+
 def test_cancel_and_a_bad_file_are_told(browser: Any, tmp_path: Path) -> None:
     tiny_web.write_snapshot(tmp_path, (96, 96))
     (tmp_path / "bad.npy").write_bytes(b"not an array")
     with tiny_web.running(tmp_path, "serve") as (client, _):
         page = browser.new_page()
-        page.goto(str(client.base_url))
+        page.goto(tiny_web.link_of(client))
         page.set_input_files("#snapshot", tmp_path / "bad.npy")
         page.set_input_files("#mask", tmp_path / "mask.nc")
         page.click("#go")
@@ -170,7 +261,7 @@ def test_cancel_and_a_bad_file_are_told(browser: Any, tmp_path: Path) -> None:
         page.select_option("#how", "method:gap-tv")
         page.fill("#iterations", "5000")
         page.click("#go")
-        page.wait_for_selector("text=Reconstructing", timeout=60_000)
+        page.wait_for_selector("#stage:has-text('Reconstructing')", timeout=60_000)
         page.click("#cancel")
         page.wait_for_selector("#message.bad", timeout=10_000)
         assert page.inner_text("#message") == "cancelled."
@@ -184,7 +275,7 @@ def test_a_wrong_number_is_never_out_of_sight(browser: Any, tmp_path: Path) -> N
     asked = "() => document.activeElement.matches(':invalid') && document.activeElement.id"
     with tiny_web.running(tmp_path, "serve") as (client, _):
         page = browser.new_page()
-        page.goto(str(client.base_url))
+        page.goto(tiny_web.link_of(client))
         page.set_input_files("#snapshot", tmp_path / "snapshot.nc")
         page.set_input_files("#mask", tmp_path / "mask.nc")
         page.wait_for_selector("#how option", state="attached")
@@ -234,7 +325,7 @@ def test_view_by_keyboard_in_the_dark(
     browser: Any, tmp_path: Path, rich_view: list[str], shots: Path
 ) -> None:
     with tiny_web.running(tmp_path, *rich_view) as (client, _):
-        address = str(client.base_url)
+        address = tiny_web.link_of(client)
         seen = Watched(browser, address, viewport=DESKTOP, color_scheme="dark")
         page = seen.page
         page.goto(address)
@@ -247,6 +338,7 @@ def test_view_by_keyboard_in_the_dark(
         for key in ("ArrowRight", "ArrowDown", "Enter"):
             page.keyboard.press(key)
         page.wait_for_function("() => document.getElementById('plot').data?.length > 0")
+        wait_until_drawn(page, "other", "difference")
         names = [one["name"] for one in curves(page)]
         assert names == ["x 41, y 33", "x 41, y 33 reference", "x 41, y 33 second.nc"]
         page.keyboard.press("p")
@@ -289,7 +381,7 @@ def test_a_mark_in_the_snapshot_lies_where_the_light_landed(
 ) -> None:
     """Pixel x 41, y 33 of 80×64; 28 bands at 2 px make the snapshot 134×64."""
     with tiny_web.running(tmp_path, *rich_view) as (client, _):
-        seen = Watched(browser, str(client.base_url), viewport=DESKTOP)
+        seen = Watched(browser, tiny_web.link_of(client), viewport=DESKTOP)
         page = seen.page
         page.goto(seen.address)
         wait_until_drawn(page, "rgb", "snapshot", "mask")
@@ -308,6 +400,9 @@ def test_a_mark_in_the_snapshot_lies_where_the_light_landed(
             assert mark["x"] * 80 == pytest.approx(41.5, abs=0.7)
         page.screenshot(path=shots / "view-marks.png", full_page=True)
         # A click in the snapshot asks for the pixel whose light lies there.
+        page.evaluate(
+            "() => document.getElementById('panel-snapshot').scrollIntoView({ block: 'center' })"
+        )
         box = page.locator("#panel-snapshot").bounding_box()
         page.mouse.click(box["x"] + box["width"] * 74.5 / 134, box["y"] + box["height"] * 10.5 / 64)
         asked = "() => document.getElementById('plot').data.some(t => t.name === 'x 20, y 10')"
@@ -325,7 +420,7 @@ def test_a_snapshot_of_an_unknown_camera_has_no_marks(
     snapshot = load_measurement(tmp_path / "snapshot.nc")
     save(Measurement(snapshot.values), tmp_path / "snapshot.nc", overwrite=True)
     with tiny_web.running(tmp_path, *rich_view) as (client, _):
-        seen = Watched(browser, str(client.base_url), viewport=DESKTOP)
+        seen = Watched(browser, tiny_web.link_of(client), viewport=DESKTOP)
         page = seen.page
         page.goto(seen.address)
         wait_until_drawn(page, "rgb", "snapshot", "mask")
@@ -343,9 +438,91 @@ def test_a_snapshot_of_an_unknown_camera_has_no_marks(
         seen.close()
 
 
+def is_in_view(page: Any, selector: str) -> bool:
+    """Whether all of an element can be seen without scrolling."""
+    box, size = page.locator(selector).bounding_box(), page.viewport_size
+    ends = (box["x"] + box["width"], box["y"] + box["height"])
+    return box["y"] >= 0 and ends[0] <= size["width"] and ends[1] <= size["height"]
+
+
+def test_everything_that_a_click_changes_is_in_view(
+    browser: Any, tmp_path: Path, rich_view: list[str], shots: Path
+) -> None:
+    with tiny_web.running(tmp_path, *rich_view) as (client, _):
+        seen = Watched(browser, tiny_web.link_of(client), viewport=DESKTOP)
+        page = seen.page
+        page.goto(seen.address)
+        wait_until_drawn(page, "rgb", "band", "uncertainty")
+        assert "Click a pixel" in page.inner_text("#plot"), "what to do, not axes from -1 to 6"
+        titles = page.evaluate("""() => {
+            const { xaxis, yaxis } = document.getElementById('plot').layout;
+            return [xaxis.title.text, yaxis.title.text, ...yaxis.range];
+        }""")
+        assert titles == ["wavelength in nm", "value (fraction of full scale)", 0, 1]
+        assert page.inner_text("#notices") == "Warning: a finding to show"
+        page.click("#panel-rgb")
+        page.wait_for_function("() => document.getElementById('plot').data?.length > 0")
+        for part in ("#panel-rgb", "#plot", "#plot-note"):
+            assert is_in_view(page, part), part
+        bars = page.locator(".legend:visible").all_inner_texts()
+        assert any("one standard deviation" in text for text in bars), bars
+        assert any("fraction of full scale" in text for text in bars), bars
+        page.check("#overlay")
+        page.wait_for_selector("text=overlay: uncertainty")
+        page.screenshot(path=shots / "view.png")
+        seen.close()
+
+
+def test_contrast_limits(browser: Any, tmp_path: Path, rich_view: list[str]) -> None:
+    with tiny_web.running(tmp_path, *rich_view) as (client, _):
+        seen = Watched(browser, tiny_web.link_of(client), viewport=DESKTOP)
+        page = seen.page
+        page.goto(seen.address)
+        wait_until_drawn(page, "rgb", "band")
+        plain = bright(page, "panel-band")
+        low = page.input_value("#low")
+        page.select_option("#stretch", "full")
+        page.wait_for_timeout(300)
+        assert float(page.input_value("#low")) < float(low) == 0, "noise goes below zero"
+        page.select_option("#stretch", "hand")
+        assert page.input_value("#low") != "", "begins with what is in view"
+        page.fill("#low", "0")
+        page.fill("#high", "0.01")
+        page.press("#high", "Tab")
+        page.wait_for_timeout(300)
+        assert bright(page, "panel-band") > plain
+        assert page.locator("#panel-band ~ .legend >> nth=0").inner_text().split()[-1] == "0.01"
+        seen.close()
+
+
+def test_a_polygon_by_mouse_and_by_keyboard(
+    browser: Any, tmp_path: Path, rich_view: list[str], shots: Path
+) -> None:
+    with tiny_web.running(tmp_path, *rich_view) as (client, _):
+        seen = Watched(browser, tiny_web.link_of(client), viewport=DESKTOP)
+        page = seen.page
+        page.goto(seen.address)
+        wait_until_drawn(page, "rgb")
+        page.click("#polygon")
+        box = page.locator("#panel-rgb").bounding_box()
+        for x, y in ((10, 10), (30, 10), (30, 40), (10, 10)):
+            page.mouse.click(box["x"] + box["width"] * x / 80, box["y"] + box["height"] * y / 64)
+        page.wait_for_function("() => document.getElementById('plot').data?.length > 0")
+        assert curves(page)[0]["name"] == "polygon x 10–29, y 10–39"
+        page.wait_for_timeout(200)
+        page.screenshot(path=shots / "view-polygon.png")
+        page.focus("#panel-band")
+        keys = ["Enter", *["ArrowRight"] * 4, "Enter", *["ArrowDown"] * 4, "Enter", "c"]
+        for key in keys:
+            page.keyboard.press(key)
+        found = "document.getElementById('plot').data.some(t => t.name?.startsWith('polygon x 40'))"
+        page.wait_for_function(f"() => {found}")
+        seen.close()
+
+
 def test_view_on_a_phone(browser: Any, tmp_path: Path, rich_view: list[str], shots: Path) -> None:
     with tiny_web.running(tmp_path, *rich_view) as (client, _):
-        address = str(client.base_url)
+        address = tiny_web.link_of(client)
         seen = Watched(browser, address, viewport=PHONE, has_touch=True, is_mobile=True)
         page = seen.page
         page.goto(address)
@@ -357,7 +534,7 @@ def test_view_on_a_phone(browser: Any, tmp_path: Path, rich_view: list[str], sho
         page.screenshot(path=shots / "view-phone.png", full_page=True)
         seen.close()
     with tiny_web.running(tmp_path, "serve") as (client, _):
-        seen = Watched(browser, str(client.base_url), viewport=PHONE)
+        seen = Watched(browser, tiny_web.link_of(client), viewport=PHONE)
         seen.page.goto(seen.address)
         seen.page.wait_for_selector("#how option", state="attached")
         assert has_no_sideways_scroll(seen.page)

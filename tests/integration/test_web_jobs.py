@@ -136,6 +136,28 @@ def test_sizes_that_do_not_fit_fail_with_the_reason(folder: Path, served: httpx.
     assert str(folder) not in str(status["message"])
 
 
+def test_a_sample_and_a_remedy_at_one_press(folder: Path, served: httpx.Client) -> None:
+    sample = served.post("/api/sample")
+    assert sample.status_code == 202
+    assert sample.json()["seconds_left"] > 0, "from the first second"
+    status = tiny_web.wait_for(served, sample.json()["id"])
+    assert status["state"] == "done", status
+    first = served.get(f"/api/results/{status['result']}").json()
+    assert "error" in [layer["name"] for layer in first["layers"]], "the drawn scene is the truth"
+    again = served.post(f"/api/results/{first['id']}/again", data={"remedy": "solver"})
+    assert again.status_code == 202
+    status = tiny_web.wait_for(served, again.json()["id"])
+    assert status["state"] == "done", status
+    second = served.get(f"/api/results/{status['result']}").json()
+    assert second["name"] == "drawn scene (gap-tv)"
+    assert second["others"] == [{"id": first["id"], "name": first["name"]}]
+    listed = [one["id"] for one in served.get("/api/results").json()]
+    assert listed == [second["id"], first["id"]]
+    wrong = served.post(f"/api/results/{first['id']}/again", data={"remedy": "none"})
+    assert wrong.status_code == 422
+    assert served.get("/api/about").json()["seconds"]["start"] == 0, "the worker is warm now"
+
+
 def test_queue_bound_and_cancel(slow_folder: Path) -> None:
     with tiny_web.running(slow_folder, "serve", "--queue", "1") as (client, _):
         slow = {"method": "gap-tv", "iterations": 5000}

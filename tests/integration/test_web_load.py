@@ -1,4 +1,4 @@
-"""One hundred people looking at one result."""
+"""One hundred people looking at one result; `benchmarks/web_load.py` is the same for longer."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 import statistics
 import threading
 import time
+from collections import defaultdict
 from pathlib import Path
 
 import httpx
@@ -18,49 +19,54 @@ from prismask.scenes.formats.files import save
 from prismask.scenes.records import Cube
 from prismask.scenes.synthetic.random_scenes import random_scene
 
-VIEWERS, REQUESTS, PAUSE_SECONDS = 100, 6, 2.0
-GOAL_SECONDS = 0.2
+VIEWERS, REQUESTS, PAUSE_SECONDS = 100, 8, 2.0
+MEDIAN_SECONDS, LATE_SECONDS = 0.2, 1.0
 BUSY = 1.0
 """Load per core above which the machine has too much else to do for a fair measurement."""
 
 
 @pytest.mark.slow
 def test_a_hundred_viewers(tmp_path: Path) -> None:
-    scene = random_scene(0, (256, 256))
+    scene = random_scene(0, (512, 512))
     std = np.full_like(scene.values, 0.02)
     save(Cube(scene.values, scene.wavelengths, std), tmp_path / "cube.nc")
     busy = os.getloadavg()[0] / (os.cpu_count() or 1)
     with tiny_web.running(tmp_path, "view", str(tmp_path / "cube.nc")) as (client, _):
-        front = client.get("/")
-        key = front.headers["location"].rsplit("/", 1)[1]
-        times, wrong = _look(str(client.base_url), f"/api/results/{key}")
+        times, wrong = _look(client, client.get("/").headers["location"])
     assert wrong == []
-    assert len(times) == VIEWERS * REQUESTS
-    median = statistics.median(times)
-    text = f"median {1000 * median:.0f} ms over {len(times)} requests, load {busy:.1f} per core"
-    if median > GOAL_SECONDS and busy > BUSY:
+    assert sum(map(len, times.values())) == VIEWERS * REQUESTS
+    late = {kind: sorted(all_of)[int(0.95 * len(all_of))] for kind, all_of in times.items()}
+    middle = {kind: statistics.median(all_of) for kind, all_of in times.items()}
+    text = f"medians {middle}, 95 % {late} in s, load {busy:.1f} per core"
+    is_fast = max(middle.values()) < MEDIAN_SECONDS and max(late.values()) < LATE_SECONDS
+    if not is_fast and busy > BUSY:
         pytest.skip(f"the machine is busy with other things: {text}")
-    assert median < GOAL_SECONDS, text
-    print(text)
+    assert is_fast, text
 
 
-def _look(address: str, base: str) -> tuple[list[float], list[str]]:
+def _look(known: httpx.Client, page: str) -> tuple[dict[str, list[float]], list[str]]:
     """Every viewer moves the slider and picks pixels, with pauses as people make them."""
-    times: list[float] = []
+    times: dict[str, list[float]] = defaultdict(list)
     wrong: list[str] = []
     limits = httpx.Limits(max_connections=VIEWERS, max_keepalive_connections=VIEWERS)
-    with httpx.Client(base_url=address, limits=limits, timeout=30) as client:
+    with httpx.Client(
+        base_url=known.base_url, headers=known.headers, limits=limits, timeout=30
+    ) as client:
 
         def visit(seed: int) -> None:
             chance = random.Random(seed)
             time.sleep(chance.random() * PAUSE_SECONDS)
             for turn in range(REQUESTS):
-                band, x, y = chance.randrange(28), chance.randrange(256), chance.randrange(256)
-                path = [f"layers/band.png?band={band}", f"layers/uncertainty.png?band={band}",
-                        f"spectrum?region={x},{y},{x},{y}", "layers/rgb.png"][turn % 4]  # fmt: skip
+                band, x, y = chance.randrange(28), chance.randrange(512), chance.randrange(512)
+                kind, path = (
+                    ("page", page),
+                    ("rgb", f"/api{page}/layers/rgb.png?width=400"),
+                    ("band", f"/api{page}/layers/band.png?band={band}&width=400"),
+                    ("spectrum", f"/api{page}/spectrum?region={x},{y},{x},{y}"),
+                )[turn % 4]
                 started = time.perf_counter()
-                answer = client.get(f"{base}/{path}")
-                times.append(time.perf_counter() - started)
+                answer = client.get(path)
+                times[kind].append(time.perf_counter() - started)
                 if answer.status_code != 200:
                     wrong.append(f"{path}: {answer.status_code}")
                 time.sleep(chance.random() * PAUSE_SECONDS)

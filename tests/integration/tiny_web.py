@@ -49,8 +49,10 @@ def running(folder: Path, *words: str) -> Iterator[tuple[httpx.Client, subproces
         assert server.stdout is not None
         line = server.stdout.readline()
         assert "http://" in line, (folder / "server.log").read_text()
-        address = next(word for word in line.split() if word.startswith("http://"))
-        with httpx.Client(base_url=address, timeout=60) as client:
+        link = next(word for word in line.split() if word.startswith("http://"))
+        address, _, token = link.partition("?token=")
+        known = {"authorization": f"Bearer {token}"}
+        with httpx.Client(base_url=address, headers=known, timeout=60) as client:
             yield client, server
     finally:
         if server.poll() is None:
@@ -59,6 +61,11 @@ def running(folder: Path, *words: str) -> Iterator[tuple[httpx.Client, subproces
         assert server.stdout is not None
         server.stdout.close()
         log.close()
+
+
+def link_of(client: httpx.Client) -> str:
+    """The link that the server printed."""
+    return f"{client.base_url}?token={client.headers['authorization'].split()[1]}"
 
 
 def submit(client: httpx.Client, folder: Path, **options: object) -> httpx.Response:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +12,12 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra web is not installed")
 
 import httpx
-import uvicorn
+from web_client import opened
 
 from prismask.apps.cli.serve import find_choices
 from prismask.apps.cli.view import view_site
-from prismask.apps.web.app import create_app
-from prismask.apps.web.guards import LOOPBACK
+from prismask.apps.web.assets import FOLDER
 from prismask.apps.web.limits import Limits
-from prismask.apps.web.pages import FOLDER
-from prismask.apps.web.server import address_of, listen
 from prismask.apps.web.site import Choices, Site
 from prismask.apps.web.uploads import keep_upload, safe_name
 from prismask.errors import ConfigError
@@ -31,24 +26,6 @@ from prismask.models.registry import create_model
 from prismask.models.weights import save_weights
 from prismask.scenes.formats.files import save
 from prismask.scenes.records import Cube, Mask, Measurement
-
-
-@contextmanager
-def opened(site: Site) -> Iterator[httpx.Client]:
-    """A client of the application in this process; the site is closed by the application."""
-    listening = listen("127.0.0.1", 0)
-    app = create_app(site, LOOPBACK)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_keep_alive=1))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        address = address_of(listening, "127.0.0.1")
-        with httpx.Client(base_url=address, follow_redirects=True, timeout=30) as client:
-            yield client
-    finally:
-        server.should_exit = True
-        thread.join()
-        listening.close()
 
 
 @pytest.fixture
@@ -135,10 +112,36 @@ def test_a_fault_of_ours_shows_no_traceback(
     def broken(*_: object) -> None:
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("prismask.apps.web.api.render", broken)
+    monkeypatch.setattr("prismask.apps.web.api_pictures.render", broken)
     answer = client.get(f"{base(client)}/layers/band.png")
     assert answer.status_code == 500
     assert "secret" not in answer.text
+
+
+def test_a_browser_that_holds_a_picture_gets_it_only_once(client: httpx.Client) -> None:
+    for path in (f"{base(client)}/layers/rgb.png?width=4", "/static/view.js", "/"):
+        first = client.get(path)
+        again = client.get(path, headers={"if-none-match": first.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b""), path
+    other = client.get(f"{base(client)}/layers/rgb.png", headers={"if-none-match": '"other"'})
+    assert other.status_code == 200
+
+
+def test_a_picture_is_as_large_as_the_screen_needs(client: httpx.Client) -> None:
+    whole = client.get(f"{base(client)}/layers/band.png?width=5")
+    small = client.get(f"{base(client)}/layers/band.png?width=3")
+    assert [a.headers["display-reduction"] for a in (whole, small)] == ["1", "2"]
+    assert float(small.headers["display-low"]) == 0
+    assert 0 < float(small.headers["display-high"]) <= 1
+    by_hand = client.get(f"{base(client)}/layers/band.png?low=0.1&high=0.3").headers
+    assert (by_hand["display-low"], by_hand["display-high"]) == ("0.1", "0.3")
+    assert client.get(f"{base(client)}/layers/band.png?low=0.1").status_code == 422
+
+
+def test_a_wrong_method_is_told_the_right_ones(upload_client: httpx.Client) -> None:
+    answer = upload_client.patch("/api/jobs/x")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "DELETE, GET")
+    assert upload_client.put("/api/jobs").headers["allow"] == "POST"
 
 
 def test_openapi_describes_every_way(client: httpx.Client) -> None:
@@ -157,6 +160,8 @@ def test_plots_come_with_the_package(client: httpx.Client) -> None:
 
 def test_nothing_of_ours_names_another_server() -> None:
     for path in FOLDER.iterdir():
+        if path.suffix == ".png":
+            continue
         text = path.read_text().replace("http://www.w3.org/2000/svg", "")
         assert not re.search(r"https?://|url\(|@import", text), path.name
 

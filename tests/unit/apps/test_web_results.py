@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from prismask.apps.web.layers import DIVERGING, colours, layers_of, render
+from prismask.apps.web.comparison import render_beside
+from prismask.apps.web.layers import DIVERGING, Display, Picture, colour_table, layers_of, render
 from prismask.apps.web.pictures_cache import PictureCache
+from prismask.apps.web.regions import Polygon, Region, parse_region
 from prismask.apps.web.results import Result, ResultStore, top_of
-from prismask.apps.web.spectra import Region, spectra_csv, spectrum
+from prismask.apps.web.spectra import spectra_csv, spectrum
 from prismask.errors import ConfigError, DataMissingError, ShapeError, ValuesError
 from prismask.scenes.formats.files import load_cube
 from prismask.scenes.records import Cube, Mask, Measurement
@@ -42,8 +44,8 @@ def test_a_reference_at_other_wavelengths_is_refused(full: Result) -> None:
         assert Result("x", full.cube, Cube(values, near)).reference is not None
 
 
-def pixels(png: bytes) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(png)))
+def pixels(picture: Picture) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(picture.content)).convert("RGB"))
 
 
 def test_layers_are_those_that_the_result_has(full: Result) -> None:
@@ -57,15 +59,15 @@ def test_layers_are_those_that_the_result_has(full: Result) -> None:
 
 @pytest.mark.parametrize("layer", ["rgb", "band", "uncertainty", "error", "mask"])
 def test_pictures_have_the_size_of_the_cube(full: Result, layer: str) -> None:
-    assert pixels(render(full, layer, 2)).shape[:2] == (5, 7)  # type: ignore[arg-type]
+    assert pixels(render(full, layer, Display(2))).shape[:2] == (5, 7)  # type: ignore[arg-type]
 
 
 def test_a_band_is_shown_in_its_colour_and_on_its_scale(full: Result) -> None:
-    red = pixels(render(full, "band", 2)).astype(float)
+    red = pixels(render(full, "band", Display(2))).astype(float)
     assert red[..., 0].sum() > 5 * red[..., 2].sum()
     dim = full.cube.values * np.array([0.01, 1, 1], np.float32)[:, None, None]
     result = Result("dim", Cube(dim, AT))
-    each, alike = (pixels(render(result, "band", 0, s)).max() for s in ("band", "cube"))
+    each, alike = (pixels(render(result, "band", Display(0, s))).max() for s in ("band", "cube"))
     assert each == 255
     assert alike < 60
 
@@ -81,16 +83,68 @@ def test_error_is_white_where_there_is_none_and_red_where_too_bright() -> None:
 
 
 def test_colours_run_from_end_to_end() -> None:
-    ends = colours(np.array([[-9.0, -1.0, 1.0, 9.0]]), -1, 1, DIVERGING)
+    table = colour_table(DIVERGING)
     wanted = np.round(255 * np.array(DIVERGING))
-    np.testing.assert_array_equal(ends[0, [0, 1]], wanted[[0, 0]])
-    np.testing.assert_array_equal(ends[0, [2, 3]], wanted[[-1, -1]])
+    np.testing.assert_array_equal(table[[0, -1]], wanted[[0, -1]])
+    values = np.array([[[-9.0, -1.0, 1.0, 9.0]]], np.float32)
+    shown = Display(low=-1.0, high=1.0)
+    ends = pixels(render(Result("x", Cube(values)), "band", shown))[0, :, 0]
+    assert list(ends) == [0, 0, 255, 255], "what lies beyond the limits is clipped"
+
+
+def test_limits_by_percentile_by_hand_and_for_all_bands(full: Result) -> None:
+    values = full.cube.values
+    for stretch, clipped in (("percent1", 1), ("percent2", 2), ("full", 0)):
+        made = render(full, "band", Display(1, stretch=stretch))  # type: ignore[arg-type]
+        wanted = np.percentile(values[1], (clipped, 100 - clipped))
+        np.testing.assert_allclose((made.low, made.high), wanted, rtol=1e-5)
+    assert render(full, "band", Display(1)).low == 0.0
+    both = [render(full, "band", Display(k, "cube", "full")) for k in (0, 2)]
+    assert {(one.low, one.high) for one in both} == {(values.min(), values.max())}
+    given = render(full, "band", Display(0, low=0.25, high=0.5))
+    assert (given.low, given.high) == (0.25, 0.5)
+    for low, high in ((None, 1.0), (1.0, 0.5), (0.0, float("nan"))):
+        with pytest.raises(ConfigError, match="contrast limits"):
+            Display(low=low, high=high)
+
+
+def test_two_cubes_side_by_side_and_their_difference(full: Result) -> None:
+    other = Result("b", Cube(full.cube.values * 0.5, AT))
+    mine = render(full, "band", Display(1))
+    theirs = render_beside(full, other, "other", Display(1))
+    assert (theirs.low, theirs.high) == (mine.low, mine.high), "or nobody could compare them"
+    assert pixels(theirs).sum() < pixels(mine).sum()
+    more = render_beside(full, other, "difference", Display(1))
+    assert more.low == -more.high  # type: ignore[operator]
+    assert more.high == pytest.approx(np.max([top_of(b) for b in full.cube.values * 0.5]))
+    red = pixels(more).astype(int)
+    assert (red[..., 0] >= red[..., 2]).all(), "all of it is brighter here"
+    with pytest.raises(ShapeError, match="side by side"):
+        render_beside(full, Result("c", Cube(np.ones((3, 5, 6)), AT)), "other", Display())
+    with pytest.raises(ValuesError):
+        render_beside(
+            full, Result("c", Cube(other.cube.values, [400, 500, 600])), "other", Display()
+        )
+    with pytest.raises(ConfigError, match="bands 0 to 2"):
+        render_beside(full, other, "difference", Display(3))
+
+
+def test_a_smaller_picture_shows_the_means(full: Result) -> None:
+    shown = Display(1, low=0.0, high=1.0, reduction=2)
+    small = pixels(render(full, "band", shown)).max(axis=-1)
+    assert small.shape == (3, 4)
+    block = full.cube.values[1, 2:4, 4:6].mean()
+    lone = Result("x", Cube(np.full((3, 1, 1), block, np.float32), AT))
+    alone = pixels(render(lone, "band", Display(1, low=0.0, high=1.0))).max(axis=-1)
+    assert abs(int(small[1, 2]) - int(alone[0, 0])) <= 1
+    for layer in layers_of(full):
+        assert pixels(render(full, layer, Display(reduction=2))).shape[0] == 3
 
 
 def test_band_out_of_range(full: Result) -> None:
     for band in (-1, 3, 10**9):
         with pytest.raises(ConfigError, match="bands 0 to 2"):
-            render(full, "band", band)
+            render(full, "band", Display(band))
 
 
 def test_a_reference_of_another_shape_is_refused(full: Result) -> None:
@@ -121,10 +175,31 @@ def test_spectrum_with_a_standard_deviation_or_nothing(full: Result) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1,2,3", "a,b,c,d", "1,2,3,4,5", "1.5,2,3,4", "0,0,99,0",
-                                  "-1,0,0,0", "3,0,2,0", "1e9,0,0,0"])  # fmt: skip
+                                  "-1,0,0,0", "3,0,2,0", "1e9,0,0,0", "0,0,9,0,9,9", "1,1,1,1,1,1",
+                                  "0,0,nan,1,2,2", "0,0,3,0,3", "0,0,-1,2,3,3"])  # fmt: skip
 def test_regions_that_are_none(full: Result, text: str) -> None:
     with pytest.raises(ConfigError):
-        spectrum(full, Region.parse(text))
+        spectrum(full, parse_region(text))
+
+
+def test_a_polygon_holds_the_pixels_whose_middle_is_inside(full: Result) -> None:
+    square = parse_region("1,2,4,2,4,5,1,5")
+    same = Region(1, 2, 3, 4)
+    assert isinstance(square, Polygon)
+    assert (square.box, square.pixels) == (same, same.pixels)
+    found, wanted = spectrum(full, square), spectrum(full, same)
+    for key in ("values", "lower", "upper", "reference"):
+        np.testing.assert_allclose(found[key], wanted[key], rtol=1e-12)
+    triangle = parse_region("0,0,4,0,0,4")
+    inside = [(y, x) for y in range(5) for x in range(7) if x + y + 1 < 4]
+    assert triangle.pixels == len(inside)
+    picked = [full.cube.values[1, y, x] for y, x in inside]
+    np.testing.assert_allclose(spectrum(full, triangle)["values"][1], np.mean(picked), rtol=1e-6)
+    notch = parse_region("0,0,6,0,6,4,3,1,0,4")
+    assert isinstance(notch, Polygon)
+    assert notch.pixels < 24, "a polygon may be hollow on one side"
+    head = spectra_csv(full, [square]).splitlines()[0].split(",")
+    assert head[1:3] == ["polygon x1-3 y2-4", "polygon x1-3 y2-4 lower"]
 
 
 def test_csv(full: Result) -> None:

@@ -23,7 +23,8 @@ def serve(
     device: str = "auto",
     host: Annotated[str, Parameter(group=SERVER)] = "127.0.0.1",
     port: Annotated[int, Parameter(group=SERVER)] = 8000,
-    browser: Annotated[bool, Parameter(group=SERVER)] = False,
+    name: Annotated[list[str] | None, Parameter(group=SERVER, negative="")] = None,
+    browser: Annotated[bool, Parameter(group=SERVER)] = True,
     upload_megabytes: Annotated[float, Parameter(group=LIMITS)] = 256,
     queue: Annotated[int, Parameter(group=LIMITS)] = 8,
     minutes: Annotated[float, Parameter(group=LIMITS)] = 15,
@@ -39,10 +40,12 @@ def serve(
     device
         Where to compute: auto, cpu, cuda, cuda:1 or mps.
     host
-        Address to listen on; with any other than 127.0.0.1 other computers can use it, and
-        nobody is asked for a password.
+        Address to listen on; with any other than 127.0.0.1 other computers can use it, given the
+        link that is printed.
     port
         Port to listen on; 0 takes any that is free.
+    name
+        A further name under which the page is asked for, behind a proxy; may be repeated.
     browser
         Open the page.
     upload_megabytes
@@ -59,7 +62,13 @@ def serve(
     from prismask.apps.web.site import Site
 
     limits = _limits(upload_megabytes, queue, minutes, keep_minutes)
-    run_site(Site(limits, find_choices(tuple(model or ()), device)), host, port, browser)
+    run_site(
+        Site(limits, find_choices(tuple(model or ()), device)),
+        host,
+        port,
+        browser,
+        tuple(name or ()),
+    )
 
 
 def find_choices(own: tuple[Path, ...] = (), device: str = "auto") -> Choices:

@@ -50,7 +50,8 @@ def view(
     variable
         The variable to take from a file that holds several.
     host
-        Address to listen on; with any other than 127.0.0.1 other computers can look too.
+        Address to listen on; with any other than 127.0.0.1 other computers can look too, given the
+        link that is printed.
     port
         Port to listen on; 0 takes any that is free.
     browser

@@ -1,27 +1,37 @@
-"""The HTTP API, what is read: the server and its results. `api_jobs` has what is sent."""
+"""The HTTP API, facts and files of results; `api_pictures` and `api_jobs` have the rest."""
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Mapping
-from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import FileResponse
 
 from prismask import __version__
-from prismask.apps.web.layers import BANDED, Layer, Scale, layers_of, render
+from prismask.apps.web.api_common import KNOWN, NONE, WRONG, Here, attachment, bearer
+from prismask.apps.web.layers import BANDED, Layer, hue_of, layer_size, layers_of
 from prismask.apps.web.places import places_of
+from prismask.apps.web.regions import parse_region
+from prismask.apps.web.remedies import notices
 from prismask.apps.web.results import Result
-from prismask.apps.web.schemas import About, LayerFacts, Other, ResultFacts, Spectrum
+from prismask.apps.web.schemas import (
+    About,
+    LayerFacts,
+    NoticeFacts,
+    Other,
+    RemedyFacts,
+    ResultFacts,
+    ResultSummary,
+    Spectrum,
+)
 from prismask.apps.web.site import Site
-from prismask.apps.web.spectra import Region, spectra_csv, spectrum
-from prismask.apps.web.uploads import safe_name
+from prismask.apps.web.spectra import spectra_csv, spectrum
 from prismask.scenes.formats.attributes import plain
 
-# A result never changes under its id, but it may go: browsers keep pictures for an hour.
-KEEP = {"Cache-Control": "private, max-age=3600, immutable"}
-LONGEST_NOTE = 300
+LONGEST_NOTE, LONGEST_UNIT = 300, 40
 TITLES: Mapping[Layer, str] = {
     "rgb": "Colour",
     "band": "Band",
@@ -31,17 +41,13 @@ TITLES: Mapping[Layer, str] = {
     "mask": "Mask",
 }
 
-router = APIRouter(prefix="/api", tags=["results"])
+MOST_PIXELS = 2_000_000
+"""Values of a region that are averaged at once; more are left to a thread."""
+
+router = APIRouter(
+    prefix="/api", tags=["results"], dependencies=[Depends(bearer)], responses=KNOWN | WRONG
+)
 # What computes is a plain `def`, which runs in a thread: a large cube must not stop the others.
-
-
-async def site_of(request: Request) -> Site:
-    """The site that this application serves."""
-    site: Site = request.app.state.site
-    return site
-
-
-Here = Annotated[Site, Depends(site_of)]
 
 
 @router.get("/about")
@@ -63,15 +69,33 @@ async def about(site: Here) -> About:
             "seconds": limits.seconds,
             "keep_seconds": limits.keep_seconds,
         },
+        seconds=site.jobs.typical_seconds(choices.methods),
     )
 
 
-@router.get("/results/{key}")
+@router.get("/results")
+def result_list(site: Here) -> list[ResultSummary]:
+    """All results that are kept, the newest first."""
+    return [
+        ResultSummary(
+            id=one.id,
+            name=one.name,
+            made=one.made,
+            bands=one.cube.bands,
+            height=one.cube.size[0],
+            width=one.cube.size[1],
+            warnings=sum(notice.level == "warning" for notice in notices(one, None)),
+        )
+        for one in site.results.listed()
+    ]
+
+
+@router.get("/results/{key}", responses=NONE)
 def result_facts(site: Here, key: str) -> ResultFacts:
     """Size, wavelengths, layers and history of a result."""
     result = site.results.get(key)
     height, width = result.cube.size
-    at = result.cube.wavelengths
+    at, attrs = result.cube.wavelengths, result.cube.attrs
     return ResultFacts(
         id=result.id,
         name=result.name,
@@ -79,86 +103,112 @@ def result_facts(site: Here, key: str) -> ResultFacts:
         height=height,
         width=width,
         wavelengths=None if at is None else [float(w) for w in at],
+        wavelengths_assumed=attrs.get("wavelengths_from") == "default",
+        unit=_unit(result),
+        colours=None if at is None else [_hex(hue_of(result, b)) for b in range(len(at))],
+        interval=_interval(result),
+        notices=_notices(site, result),
         layers=[_layer_facts(result, layer) for layer in layers_of(result)],
         others=[Other(id=other, name=name) for other, name in result.others],
         history=_history(result),
     )
 
 
-@router.get(
-    "/results/{key}/layers/{layer}.png",
-    response_class=Response,
-    responses={200: {"content": {"image/png": {}}}},
-)
-async def picture(
-    site: Here, key: str, layer: Layer, band: int = 0, scale: Scale = "band", download: bool = False
-) -> Response:
-    """A layer as PNG, one pixel for each of the cube's."""
-    result = site.results.get(key)
-    shown = (key, layer, band if layer in BANDED else 0, scale if layer == "band" else "")
-    content = await site.pictures.get(shown, partial(render, result, layer, band, scale))
-    headers = dict(KEEP)
-    if download:
-        headers["Content-Disposition"] = _attachment(result, f"{layer}.png")
-    return Response(content, media_type="image/png", headers=headers)
+REGION = "left,top,right,bottom in pixels, or x,y,x,y,x,y… for the corners of a polygon"
 
 
-@router.get("/results/{key}/spectrum")
-def one_spectrum(
-    site: Here, key: str, region: Annotated[str, Query(description="left,top,right,bottom")]
+@router.get("/results/{key}/spectrum", responses=NONE)
+async def one_spectrum(
+    site: Here, key: str, region: Annotated[str, Query(description=REGION, examples=["0,0,0,0"])]
 ) -> Spectrum:
     """The mean spectrum of a region with its error band."""
-    return Spectrum(**spectrum(site.results.get(key), Region.parse(region)))
+    result = site.results.get(key)
+    place = parse_region(region)
+    place.check(result.cube.size)
+    if place.pixels * result.cube.bands > MOST_PIXELS:
+        return Spectrum(**await asyncio.to_thread(spectrum, result, place))
+    return Spectrum(**spectrum(result, place))
 
 
 @router.get(
     "/results/{key}/spectra.csv",
     response_class=Response,
-    responses={200: {"content": {"text/csv": {}}}},
+    responses={200: {"content": {"text/csv": {}}}, **NONE},
 )
 def several_spectra(
-    site: Here, key: str, region: Annotated[list[str], Query(description="one for each column")]
+    site: Here,
+    key: str,
+    region: Annotated[list[str], Query(description=REGION + "; one for each column")],
 ) -> Response:
-    """Spectra of regions as a table: one row a band."""
+    """Spectra of regions as a table, one row per band, with the bounds of each."""
     result = site.results.get(key)
-    text = spectra_csv(result, [Region.parse(one) for one in region])
-    headers = {"Content-Disposition": _attachment(result, "spectra.csv")}
+    text = spectra_csv(result, [parse_region(one) for one in region])
+    headers = {"Content-Disposition": attachment(result, "spectra.csv")}
     return Response(text, media_type="text/csv; charset=utf-8", headers=headers)
 
 
 @router.get(
     "/results/{key}/cube.nc",
     response_class=FileResponse,
-    responses={200: {"content": {"application/x-netcdf": {}}}},
+    responses={200: {"content": {"application/x-netcdf": {}}}, **NONE},
 )
 def cube_file(site: Here, key: str) -> FileResponse:
     """The cube as NetCDF-4, with error bars and history."""
     result = site.results.get(key)
-    headers = {"Content-Disposition": _attachment(result, "cube.nc")}
+    headers = {"Content-Disposition": attachment(result, "cube.nc")}
     path = site.results.netcdf(key)
     return FileResponse(path, media_type="application/x-netcdf", headers=headers)
 
 
-def _attachment(result: Result, ending: str) -> str:
-    stem = safe_name(result.name).rsplit(".", 1)[0] or "cube"
-    plain_stem = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in stem)
-    return f'attachment; filename="{plain_stem}-{ending}"'
+def _unit(result: Result) -> str:
+    """The units in a few words for an axis; the history has all of them."""
+    told = str(result.cube.attrs.get("units", "fraction of full scale"))
+    first = re.split("[:;]", told)[0].strip()[:LONGEST_UNIT]
+    return f"units {first}" if first.startswith("of ") else first
 
 
 def _layer_facts(result: Result, layer: Layer) -> LayerFacts:
-    height, width = result.cube.size
-    record = {"snapshot": result.snapshot, "mask": result.mask}.get(layer)
-    if record is not None:
-        height, width = record.size
-    low = high = None
-    if layer == "uncertainty":
-        low, high = 0.0, result.uncertainty_top
-    elif layer == "error":
-        low, high = -result.error_top, result.error_top
+    height, width = layer_size(result, layer)
+    meanings: dict[Layer, str] = {
+        "rgb": "",
+        "band": _unit(result),
+        "uncertainty": "one standard deviation"
+        if result.cube.std is not None
+        else "half the width of the interval",
+        "error": "cube − reference",
+        "snapshot": "as it was recorded",
+        "mask": "transmission",
+    }
     return LayerFacts(
-        name=layer, title=TITLES[layer], banded=layer in BANDED, width=width, height=height,
-        low=low, high=high, offsets=places_of(result, layer),
+        name=layer, title=TITLES[layer], banded=layer in BANDED, meaning=meanings[layer],
+        width=width, height=height,
+        offsets=places_of(result, layer),
     )  # fmt: skip
+
+
+def _notices(site: Site, result: Result) -> list[NoticeFacts]:
+    estimates = None if site.choices is None else site.jobs.estimates
+    return [
+        NoticeFacts(
+            level=one.level,
+            text=one.text,
+            remedies=[
+                RemedyFacts(name=r.name, title=r.title, seconds=round(r.seconds, 1))
+                for r in one.remedies
+            ],
+        )
+        for one in notices(result, estimates)
+    ]
+
+
+def _interval(result: Result) -> str | None:
+    if result.has_interval:
+        return str(result.cube.attrs.get("interval", "interval"))[:LONGEST_NOTE]
+    return "one standard deviation" if result.cube.std is not None else None
+
+
+def _hex(colour: tuple[float, float, float]) -> str:
+    return "#" + "".join(f"{round(255 * part):02x}" for part in colour)
 
 
 def _history(result: Result) -> dict[str, Any]:
@@ -166,5 +216,5 @@ def _history(result: Result) -> dict[str, Any]:
     return {
         str(key): value
         for key, value in plain(result.cube.attrs).items()
-        if len(str(value)) <= LONGEST_NOTE or key == "findings"
+        if len(str(value)) <= LONGEST_NOTE and key != "findings"
     }

@@ -5,24 +5,44 @@ from __future__ import annotations
 import asyncio
 import math
 import shutil
+from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, File, Form, UploadFile
 
 from prismask.apps.cli.camera_options import Axis, CameraOptions, Design
-from prismask.apps.web.api import Here
+from prismask.apps.web.api_common import KNOWN, NONE, WRONG, Here, Refusals, bearer
 from prismask.apps.web.decode import Part, decode
 from prismask.apps.web.jobs import Job
-from prismask.apps.web.schemas import JobStatus
+from prismask.apps.web.remedies import RemedyName, changed_order
+from prismask.apps.web.results import Result
+from prismask.apps.web.schemas import JobStatus, Problem
 from prismask.apps.web.site import Site
 from prismask.apps.web.uploads import keep_upload, safe_name
-from prismask.apps.web.work import MASK, SNAPSHOT, Order
+from prismask.apps.web.work import MASK, SNAPSHOT, TRUTH, Order, draw_sample
 from prismask.checks import choose
 from prismask.errors import ConfigError
+from prismask.scenes.defaults import BANDS
 
 MOST_SAMPLES, MOST_ITERATIONS, MOST_BANDS, MOST_STEPS = 256, 5000, 1024, 500
 
-router = APIRouter(prefix="/api", tags=["jobs"])
+SAMPLE_SIZE = (256, 256)
+SAMPLE_NAME = "drawn scene"
+CHANGED: dict[RemedyName, str] = {
+    "align": "aligned", "adapt": "adapted", "solver": "gap-tv", "dark": "dark level 0",
+}  # fmt: skip
+
+SENT: Refusals = {
+    400: {"model": Problem, "description": "the form cannot be read"},
+    408: {"model": Problem, "description": "it stalled, or took too long to read"},
+    413: {"model": Problem, "description": "it is too large"},
+    429: {"model": Problem, "description": "too many are waiting; Retry-After says for how long"},
+}
+
+router = APIRouter(
+    prefix="/api", tags=["jobs"], dependencies=[Depends(bearer)], responses=KNOWN | WRONG
+)
 
 
 async def order_of(
@@ -31,14 +51,20 @@ async def order_of(
     model: Annotated[str | None, Form(description="a name that /api/about lists")] = None,
     samples: Annotated[int, Form(ge=0, le=MOST_SAMPLES)] = 0,
     iterations: Annotated[int | None, Form(ge=1, le=MOST_ITERATIONS)] = None,
-    align: Annotated[bool, Form(description="let a network find the mask's place")] = False,
+    align: Annotated[bool, Form(description="let a network find the mask's pose")] = False,
     adapt: Annotated[
-        int, Form(ge=0, le=MOST_STEPS, description="steps in which a network learns the scene")
+        int, Form(ge=0, le=MOST_STEPS, description="steps in which a network adapts to the scene")
     ] = 0,
-    level: Annotated[float, Form(gt=0, lt=1)] = 0.9,
+    level: Annotated[float, Form(gt=0, lt=1, description="coverage of the error bars")] = 0.9,
+    noise_std: Annotated[
+        float | None, Form(ge=0, le=1e9, description="of the snapshot, in its own units")
+    ] = None,
+    dark: Annotated[
+        float | None, Form(ge=-1e9, le=1e9, description="level of the snapshot, in its own units")
+    ] = None,
     seed: Annotated[int, Form(ge=0, lt=2**31)] = 0,
     bands: Annotated[int | None, Form(ge=1, le=MOST_BANDS)] = None,
-    step: Annotated[float | None, Form(ge=-64, le=64, description="pixels a band")] = None,
+    step: Annotated[float | None, Form(ge=-64, le=64, description="pixels per band")] = None,
     offsets: Annotated[
         str | None,
         Form(description="of each band in px: a,b,c; instead of step", max_length=20_000),
@@ -60,8 +86,9 @@ async def order_of(
         axis=axis, design=design,
     )  # fmt: skip
     order = Order(
-        method, path, samples, iterations, level, seed, camera, choices.device, align, adapt
-    )
+        method, path, samples, iterations, level, seed, camera, choices.device, align, adapt,
+        noise_std, dark,
+    )  # fmt: skip
     # What contradicts itself is refused at once, not when its turn comes.
     order.settings()
     if step is not None and camera.offsets is not None:
@@ -69,7 +96,7 @@ async def order_of(
     return order
 
 
-@router.post("/jobs", status_code=202)
+@router.post("/jobs", status_code=202, responses=SENT)
 async def submit(
     site: Here,
     snapshot: Annotated[UploadFile, File(description="NetCDF, MATLAB, NPY, NPZ, TIFF or PNG")],
@@ -80,42 +107,96 @@ async def submit(
 
     Files are read before this answers: one that cannot be used is refused with the reason.
     """
-    site.jobs.check_room()
-    return _status(site, await asyncio.to_thread(_take, site, snapshot, mask, order))
+    return await _taken(site, lambda folder: _take(site, folder, snapshot, mask, order))
 
 
-@router.get("/jobs/{key}")
+@router.post("/sample", status_code=202, responses=SENT)
+async def sample(site: Here) -> JobStatus:
+    """Draw a scene, photograph it through a mask, and reconstruct it: something to try."""
+    return await _taken(site, lambda folder: _draw(site, folder))
+
+
+@router.post("/results/{key}/again", status_code=202, responses=SENT | NONE)
+async def again(
+    site: Here, key: str, remedy: Annotated[RemedyName, Form(description="what to change")]
+) -> JobStatus:
+    """Reconstruct the snapshot of a result again, with a remedy that its notices offer."""
+    result = site.results.get(key)
+    if result.order is None or result.snapshot is None or result.mask is None:
+        raise ConfigError("this result was not made here: its snapshot and mask are not known.")
+    return await _taken(site, lambda folder: _repeat(site, folder, result, remedy))
+
+
+@router.get("/jobs/{key}", responses=NONE)
 async def job_status(site: Here, key: str) -> JobStatus:
     """How far a job is; `result` is set when it is done."""
     return _status(site, site.jobs.get(key))
 
 
-@router.delete("/jobs/{key}")
+@router.delete("/jobs/{key}", responses=NONE)
 async def cancel(site: Here, key: str) -> JobStatus:
     """Call a job off; a finished one is removed together with its result."""
     return _status(site, await asyncio.to_thread(site.jobs.cancel, key))
 
 
-def _take(site: Site, snapshot: UploadFile, mask: UploadFile, order: Order) -> Job:
-    """Read both files in the reader process and queue the job; nothing stays if that fails."""
-    folder = site.jobs.new_folder()
-    try:
-        parts: tuple[tuple[UploadFile, Part, str], ...] = (
-            (snapshot, "measurement", SNAPSHOT),
-            (mask, "mask", MASK),
-        )
-        for upload, kind, out in parts:
-            # Apart from the file that is written for the job, should both have one name.
-            inbox = folder / "inbox"
-            inbox.mkdir(exist_ok=True)
-            source = keep_upload(upload.file, upload.filename, inbox, kind)
-            shown = safe_name(upload.filename)
-            arguments = (str(source), shown, kind, str(folder / out), site.limits)
-            site.reader.call(decode, arguments, site.limits.check_seconds)
-        return site.jobs.submit(safe_name(snapshot.filename), folder, order)
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
+async def _taken(site: Site, prepare: Callable[[Path], Job]) -> JobStatus:
+    """Have a job prepared in a folder of its own; nothing stays if that fails."""
+    site.jobs.check_room()
+
+    def run() -> Job:
+        folder = site.jobs.new_folder()
+        try:
+            return prepare(folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    return _status(site, await asyncio.get_running_loop().run_in_executor(site.intake, run))
+
+
+def _take(site: Site, folder: Path, snapshot: UploadFile, mask: UploadFile, order: Order) -> Job:
+    """Read both files in the reader process and queue the job."""
+    parts: tuple[tuple[UploadFile, Part, str], ...] = (
+        (snapshot, "measurement", SNAPSHOT),
+        (mask, "mask", MASK),
+    )
+    size: list[int] = []
+    for upload, kind, out in parts:
+        # Apart from the file that is written for the job, should both have one name.
+        inbox = folder / "inbox"
+        inbox.mkdir(exist_ok=True)
+        source = keep_upload(upload.file, upload.filename, inbox, kind)
+        shown = safe_name(upload.filename)
+        arguments = (str(source), shown, kind, str(folder / out), site.limits)
+        size = site.reader.call(decode, arguments, site.limits.check_seconds)["size"]
+    values = math.prod(size[-2:]) * (order.camera.bands or BANDS)
+    return site.jobs.submit(safe_name(snapshot.filename), folder, order, values)
+
+
+def _draw(site: Site, folder: Path) -> Job:
+    """Draw the sample in the reader process and queue it."""
+    arguments = (str(folder), SAMPLE_SIZE)
+    size = site.reader.call(draw_sample, arguments, site.limits.check_seconds)["size"]
+    assert site.choices is not None
+    order = Order(device=site.choices.device)
+    return site.jobs.submit(SAMPLE_NAME, folder, order, math.prod(size))
+
+
+def _repeat(site: Site, folder: Path, result: Result, remedy: RemedyName) -> Job:
+    """Queue the snapshot of a result once more."""
+    from prismask.scenes.formats.files import save
+
+    assert result.snapshot is not None
+    assert result.mask is not None
+    order = changed_order(result.order, remedy)
+    order.settings()
+    save(result.snapshot, folder / SNAPSHOT)
+    save(result.mask, folder / MASK)
+    if result.reference is not None:
+        save(result.reference, folder / TRUTH)
+    name = f"{result.name} ({CHANGED[remedy]})"
+    before = ((result.id, result.name),)
+    return site.jobs.submit(name, folder, order, result.cube.values.size, before)
 
 
 def _status(site: Site, job: Job) -> JobStatus:
@@ -127,6 +208,7 @@ def _status(site: Site, job: Job) -> JobStatus:
         done=job.done,
         total=job.total,
         seconds=round(job.seconds, 1),
+        seconds_left=round(site.jobs.seconds_left(job), 1),
         message=job.message,
         findings=job.findings,
         result=job.result,

@@ -1,13 +1,12 @@
-"""What stands before every request: who may ask, how much may be sent, what browsers may do."""
+"""What stands before every request: under which names we answer, what browsers may do."""
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -59,13 +58,15 @@ class SafeHeaders:
 class KnownHost:
     """Refuses requests that a foreign web page sent here through somebody's browser.
 
-    A name of the attacker's that resolves to 127.0.0.1 shows in the Host header (DNS rebinding),
-    a form of the attacker's shows in the Origin header. `hosts` None takes any Host.
+    A name of the attacker's that resolves to this computer shows in the Host header (DNS
+    rebinding), a form of the attacker's shows in the Origin header. `hosts` are the names that are
+    ours; addresses in numbers cannot be rebound and are all taken where `numbers` is set.
     """
 
-    def __init__(self, app: ASGIApp, hosts: tuple[str, ...] | None) -> None:
+    def __init__(self, app: ASGIApp, hosts: tuple[str, ...], numbers: bool = False) -> None:
         self.app = app
         self.hosts = hosts
+        self.numbers = numbers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
@@ -78,59 +79,18 @@ class KnownHost:
 
     def _refusal(self, method: str, headers: Headers) -> str:
         host = headers.get("host", "")
-        if self.hosts is not None and _name(host) not in self.hosts:
-            return "this server answers only under 127.0.0.1 and localhost."
+        name = _name(host)
+        if name not in self.hosts and not (self.numbers and _is_number(name)):
+            ours = ", ".join(self.hosts[:-1]) + " and " + self.hosts[-1]
+            return (
+                f"this server answers under {ours}; for another name start it with --name."
+                if self.numbers
+                else f"this server answers only under {ours}."
+            )
         origin = headers.get("origin")
         if method not in SAFE_METHODS and origin is not None and _netloc(origin) != host:
             return "this request came from a page of another site."
         return ""
-
-
-class UploadLimit:
-    """Stops requests that send too much, by what they announce and by what arrives."""
-
-    def __init__(self, app: ASGIApp, most_bytes: int, at_once: int) -> None:
-        self.app = app
-        self.most_bytes = most_bytes
-        self.at_once = at_once
-        self._running = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, counting."""
-        if scope["type"] != "http" or scope["method"] in SAFE_METHODS:
-            await self.app(scope, receive, send)
-            return
-        refusal = self._refusal(Headers(scope=scope))
-        if refusal is not None:
-            await refusal(scope, receive, send)
-            return
-        left = self.most_bytes
-
-        async def receive_counted() -> Message:
-            nonlocal left
-            message = await receive()
-            left -= len(message.get("body", b""))
-            if left < 0:
-                raise HTTPException(413, self._too_large())
-            return message
-
-        self._running += 1
-        try:
-            await self.app(scope, receive_counted, send)
-        finally:
-            self._running -= 1
-
-    def _refusal(self, headers: Headers) -> Any:
-        announced = headers.get("content-length", "0")
-        if not announced.isdecimal() or int(announced) > self.most_bytes:
-            return JSONResponse({"detail": self._too_large()}, 413)
-        if self._running >= self.at_once:
-            text = "other uploads are under way; try again in a moment."
-            return JSONResponse({"detail": text}, 429, {"Retry-After": "5"})
-        return None
-
-    def _too_large(self) -> str:
-        return f"at most {self.most_bytes / 2**20:.4g} MiB can be sent; crop or pack the files."
 
 
 def _name(host: str) -> str:
@@ -139,6 +99,14 @@ def _name(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
+
+
+def _is_number(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _netloc(origin: str) -> str:

@@ -12,15 +12,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from prismask.apps.web.estimates import COLD_SECONDS, NETWORK, Estimates
 from prismask.apps.web.limits import Limits
 from prismask.apps.web.process import CancelledError, KillableProcess
+from prismask.apps.web.remedies import page_words
 from prismask.apps.web.results import Result, ResultStore
-from prismask.apps.web.work import CUBE, MASK, SNAPSHOT, Order, reconstruct
+from prismask.apps.web.work import CUBE, MASK, SNAPSHOT, TRUTH, Order, reconstruct
 from prismask.errors import DataMissingError, PrismaskError
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
 LONGEST_SWEEP_PAUSE = 30.0
+TYPICAL_VALUES = 28 * 256 * 256
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +49,13 @@ class Job:
     started: float | None = None
     ended: float | None = None
     is_cancelled: bool = False
+    values: int = 0
+    """Of the cube, as far as one knows before it is there."""
+    expected: float = 0.0
+    """Seconds that it will take, as was thought when it began to wait."""
+    others: tuple[tuple[str, str], ...] = ()
+    """Id and name of results to compare the new one with."""
+    stage_started: float | None = None
 
     @property
     def seconds(self) -> float:
@@ -53,6 +63,26 @@ class Job:
         if self.started is None:
             return 0.0
         return (self.ended or time.monotonic()) - self.started
+
+    def report(self, done: int, total: int) -> None:
+        """Take in how far it is; another total is another stage."""
+        if total != self.total or done < self.done:
+            self.stage_started = time.monotonic()
+        self.done, self.total = done, total
+
+    @property
+    def seconds_left(self) -> float:
+        """By the clock at first, by its progress later."""
+        if self.ended is not None:
+            return 0.0
+        by_clock = max(0.0, self.expected - self.seconds)
+        if not self.total or not self.done or self.stage_started is None:
+            return by_clock
+        share = self.done / self.total
+        by_stage = (time.monotonic() - self.stage_started) * (1 - share) / share
+        if self.order.align or self.order.adapt:  # further stages follow
+            return max(by_stage, by_clock)
+        return share * by_stage + (1 - share) * by_clock
 
 
 class JobQueue:
@@ -62,6 +92,7 @@ class JobQueue:
         self._limits = limits
         self._store = store
         self._root = root
+        self.estimates = Estimates()
         self._worker = KillableProcess("worker", root)
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
@@ -87,11 +118,19 @@ class JobQueue:
                 f"{len(self._waiting)} jobs are waiting, and no more are taken. Try again later."
             )
 
-    def submit(self, name: str, folder: Path, order: Order) -> Job:
+    def submit(
+        self,
+        name: str,
+        folder: Path,
+        order: Order,
+        values: int,
+        others: tuple[tuple[str, str], ...] = (),
+    ) -> Job:
         """Queue a job whose checked snapshot and mask are in `folder`, which is then ours."""
         with self._changed:
             self.check_room()
-            job = Job(name, folder, order)
+            job = Job(name, folder, order, values=values, others=others)
+            job.expected = self.estimates.seconds(order, values, not self._worker.is_ready)
             self._jobs[job.id] = job
             self._waiting.append(job)
             self._changed.notify_all()
@@ -108,6 +147,27 @@ class JobQueue:
         """How many are before it."""
         with self._changed:
             return self._waiting.index(job) if job in self._waiting else 0
+
+    def typical_seconds(self, methods: tuple[str, ...]) -> dict[str, float]:
+        """What a snapshot of a common size takes here, by method, and what is added to it."""
+        seconds = {
+            method or NETWORK: self.estimates.seconds(Order(method=method), TYPICAL_VALUES)
+            for method in (None, *methods)
+        }
+        start = 0.0 if self._worker.is_ready else COLD_SECONDS
+        return {
+            name: round(value, 2)
+            for name, value in {**seconds, **self.estimates.extra, "start": start}.items()
+        }
+
+    def seconds_left(self, job: Job) -> float:
+        """Until a job is done, with those before it."""
+        with self._changed:
+            if job not in self._waiting:
+                return job.seconds_left
+            before = list(self._waiting)[: self._waiting.index(job)]
+            running = [one for one in self._jobs.values() if one.state == "running"]
+            return sum(one.seconds_left for one in (*running, *before, job))
 
     def cancel(self, key: str) -> Job:
         """Call a job off; one that has ended is removed with its result."""
@@ -148,7 +208,7 @@ class JobQueue:
                 self._end(job, "cancelled", "cancelled.")
             except PrismaskError as problem:
                 text = str(problem).replace(f"{job.folder}/", "").replace(str(job.folder), "")
-                self._end(job, "failed", text)
+                self._end(job, "failed", page_words(text))
             except Exception as problem:
                 _log.exception("a job failed")
                 self._end(job, "failed", f"it could not be done ({type(problem).__name__}).")
@@ -156,25 +216,31 @@ class JobQueue:
     def _do(self, job: Job) -> None:
         from prismask.scenes.formats.files import load_cube, load_mask, load_measurement
 
-        def report(done: int, total: int) -> None:
-            job.done, job.total = done, total
-
+        is_warm = self._worker.is_ready
         answer = self._worker.call(
             reconstruct,
             (str(job.folder), job.order, self._limits.cube_values),
             self._limits.seconds,
-            report,
+            job.report,
             lambda: job.is_cancelled,
         )
+        took = job.seconds
+        truth = job.folder / TRUTH
         result = Result(
             job.name,
             load_cube(job.folder / CUBE),
+            load_cube(truth) if truth.exists() else None,
             snapshot=load_measurement(job.folder / SNAPSHOT),
             mask=load_mask(job.folder / MASK),
+            others=job.others,
+            order=job.order,
+            seconds=took,
         )
+        if is_warm:
+            self.estimates.learn(job.order, result.cube.values.size, took)
         self._store.add(result)
-        job.result, job.findings = result.id, list(answer["findings"])
-        self._end(job, "done", str(answer["residual"]))
+        job.result, job.findings = result.id, [page_words(line) for line in answer["findings"]]
+        self._end(job, "done", page_words(str(answer["residual"])))
         if job.is_cancelled:  # somebody gave it up in the very moment it was finished
             self._remove(job)
 

@@ -95,6 +95,15 @@ class KillableProcess:
                     "damaged, or memory ran out."
                 ) from problem
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the process of an earlier call is there for the next."""
+        process = self._process
+        try:
+            return process is not None and bool(process.is_alive())
+        except ValueError:  # it has just been put away
+            return False
+
     def close(self) -> None:
         """Kill the process, even in the middle of a call."""
         self._closed = True

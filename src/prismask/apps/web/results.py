@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import secrets
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,9 @@ from prismask.scenes.records import Cube, Mask, Measurement
 from prismask.scenes.resample import check_same_bands
 
 PERCENTILE = 99.5
+Stretch = Literal["top", "percent1", "percent2", "full"]
+CLIPPED: dict[Stretch, float] = {"percent1": 1.0, "percent2": 2.0, "full": 0.0}
+"""Percent of the values left out at either end; `top` runs from zero to the 99.5th percentile."""
 SAMPLED = 2_000_000
 """Percentiles of larger arrays are taken from about this many of their values."""
 
@@ -34,7 +39,14 @@ class Result:
     mask: Mask | None = None
     others: tuple[tuple[str, str], ...] = ()
     """Id and name of results whose spectra are drawn beside this one's."""
+    order: Any = None
+    """How it was made here (`work.Order`); None: it came from a file."""
+    seconds: float | None = None
+    """How long that took."""
+    made: float = field(default_factory=time.time)
+    """Seconds since 1970."""
     id: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    _limits: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.reference is not None and self.reference.values.shape != self.cube.values.shape:
@@ -70,10 +82,25 @@ class Result:
             raise DataMissingError("there is no reference to compare this cube with.")
         return np.asarray(self.cube.values[band] - self.reference.values[band])
 
-    @cached_property
-    def white(self) -> float:
-        """The value shown as white when all bands share one scale."""
-        return top_of(self.cube.values)
+    def limits(self, band: int | None, stretch: Stretch) -> tuple[float, float]:
+        """The values shown black and white in a band; None: the same in all bands."""
+        values = self.cube.values if band is None else self.cube.values[band]
+        return self.plane_limits(f"band {band}", values, stretch)
+
+    def plane_limits(
+        self, name: str, values: NDArray[Any], stretch: Stretch
+    ) -> tuple[float, float]:
+        """The same for anything, computed once under its `name`."""
+        return self.remembered(f"{name} {stretch}", lambda: limits_of(values, stretch))
+
+    def remembered(
+        self, name: str, compute: Callable[[], tuple[float, float]]
+    ) -> tuple[float, float]:
+        """Two numbers, computed when first asked for."""
+        held = self._limits.get(name)
+        if held is None:
+            held = self._limits[name] = compute()
+        return held
 
     @cached_property
     def uncertainty_top(self) -> float:
@@ -124,6 +151,11 @@ class ResultStore:
             raise DataMissingError("there is no such result, or it has been removed since.")
         return found
 
+    def listed(self) -> list[Result]:
+        """All of them, the newest first."""
+        with self._lock:
+            return list(reversed(self._results.values()))
+
     def remove(self, key: str) -> None:
         """Forget a result and its file."""
         with self._lock:
@@ -149,9 +181,24 @@ class ResultStore:
         return sum(result.nbytes for result in self._results.values())
 
 
+def limits_of(values: NDArray[Any], stretch: Stretch) -> tuple[float, float]:
+    """The values shown black and white."""
+    if stretch == "top":
+        return 0.0, top_of(values)
+    clipped = CLIPPED[stretch]
+    if clipped == 0:
+        low, high = float(values.min()), float(values.max())
+    else:
+        low, high = (float(v) for v in np.percentile(_some(values), (clipped, 100 - clipped)))
+    return (low, high) if low < high else (low, low + 1.0)
+
+
 def top_of(values: NDArray[Any]) -> float:
     """The 99.5th percentile, or 1 where that is not above zero."""
-    flat = values.reshape(-1)
-    step = max(1, flat.size // SAMPLED)
-    top = float(np.percentile(flat[::step], PERCENTILE))
+    top = float(np.percentile(_some(values), PERCENTILE))
     return top if top > 0 else 1.0
+
+
+def _some(values: NDArray[Any]) -> NDArray[Any]:
+    flat = values.reshape(-1)
+    return flat[:: max(1, flat.size // SAMPLED)]

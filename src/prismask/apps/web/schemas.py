@@ -6,6 +6,14 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from prismask.apps.web.remedies import RemedyName
+
+
+class Problem(BaseModel):
+    """Why a request was refused."""
+
+    detail: str = Field(description="a sentence for people")
+
 
 class About(BaseModel):
     """The server: what it offers and what it allows."""
@@ -18,6 +26,11 @@ class About(BaseModel):
         default=None, description="what a job without method and model gets behind the usual camera"
     )
     limits: dict[str, float] = {}
+    seconds: dict[str, float] = Field(
+        default={},
+        description="what a snapshot of 256×256 takes here, by method, network standing for all of "
+        "them; align, adapt (per step) and start come on top",
+    )
 
 
 class JobStatus(BaseModel):
@@ -30,6 +43,7 @@ class JobStatus(BaseModel):
     done: int
     total: int = Field(description="steps in all; 0 as long as nobody knows")
     seconds: float
+    seconds_left: float = Field(description="an estimate, with the jobs before it")
     message: str
     findings: list[str] = Field(description="what was noticed about the snapshot; show it")
     result: str | None = Field(description="id of the result once the job is done")
@@ -41,10 +55,9 @@ class LayerFacts(BaseModel):
     name: str
     title: str
     banded: bool = Field(description="whether there is one for each band")
+    meaning: str = Field(description="what its values are; empty where it has none")
     width: int
     height: int
-    low: float | None = None
-    high: float | None = None
     offsets: list[tuple[float, float]] | None = Field(
         description="pixels to the right and down by which each band lies beside its place in the "
         "cube; empty: none does, null: nobody knows"
@@ -58,6 +71,34 @@ class Other(BaseModel):
     name: str
 
 
+class RemedyFacts(BaseModel):
+    """Something that may mend what was noticed; `POST …/again` runs it."""
+
+    name: RemedyName
+    title: str
+    seconds: float = Field(description="what it will take, an estimate")
+
+
+class NoticeFacts(BaseModel):
+    """Something that was noticed about the snapshot or its cube."""
+
+    level: Literal["warning", "note"]
+    text: str
+    remedies: list[RemedyFacts]
+
+
+class ResultSummary(BaseModel):
+    """A result in the list of all."""
+
+    id: str
+    name: str
+    made: float = Field(description="seconds since 1970")
+    bands: int
+    height: int
+    width: int
+    warnings: int
+
+
 class ResultFacts(BaseModel):
     """A result: its size and everything that can be asked of it."""
 
@@ -67,6 +108,11 @@ class ResultFacts(BaseModel):
     height: int
     width: int
     wavelengths: list[float] | None = Field(description="in nm")
+    wavelengths_assumed: bool = Field(description="whether no file and no person gave them")
+    unit: str = Field(description="of the values")
+    colours: list[str] | None = Field(description="each band's at its brightest, as #rrggbb")
+    interval: str | None = Field(description="what the error bars are")
+    notices: list[NoticeFacts]
     layers: list[LayerFacts]
     others: list[Other]
     history: dict[str, Any]
@@ -75,7 +121,9 @@ class ResultFacts(BaseModel):
 class Spectrum(BaseModel):
     """The mean spectrum of a region."""
 
-    region: list[int] = Field(description="left, top, right, bottom; both ends included")
+    region: list[float] = Field(
+        description="left, top, right, bottom, both ends included; or the corners of a polygon"
+    )
     pixels: int
     wavelengths: list[float] | None
     values: list[float]

@@ -9,15 +9,19 @@ import sys
 
 from prismask.apps.cli.terminal import remark, say
 from prismask.apps.web.app import create_app
+from prismask.apps.web.connections import GuardedConnection
 from prismask.apps.web.guards import LOOPBACK
 from prismask.apps.web.site import Site
 from prismask.errors import ConfigError
 
 KEEP_ALIVE_SECONDS = 30
+ANYWHERE = ("0.0.0.0", "::")
 
 
-def run_site(site: Site, host: str, port: int, open_browser: bool) -> None:
-    """Serve `site` until Ctrl-C; says the address first."""
+def run_site(
+    site: Site, host: str, port: int, open_browser: bool, names: tuple[str, ...] = ()
+) -> None:
+    """Serve `site` until Ctrl-C; says the link first. `names` are further ones it is reached by."""
     import uvicorn
 
     try:
@@ -25,13 +29,18 @@ def run_site(site: Site, host: str, port: int, open_browser: bool) -> None:
         address = address_of(listening, host)
         local = host in LOOPBACK
         if not local:
-            remark(f"anybody who can reach {host} can use this page; it asks for no password.")
-        say(f"Prismask is at {address} (Ctrl-C stops it)")
+            remark(
+                "other computers can reach this page, and the link lets them in. It travels "
+                "unencrypted: outside a network you trust, use an SSH tunnel."
+            )
+        say(f"Prismask is at {address}?token={site.visitors.token} (Ctrl-C stops it)")
         sys.stdout.flush()
         if open_browser:
-            _open(address)
+            _open(f"{address}?token={site.visitors.ticket()}")
         config = uvicorn.Config(
-            create_app(site, LOOPBACK if local else None),
+            create_app(site, hosts_of(host, names), not local),
+            http=GuardedConnection,
+            ws="none",
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -63,7 +72,17 @@ def listen(host: str, port: int) -> socket.socket:
 def address_of(listening: socket.socket, host: str) -> str:
     """The address to type into a browser."""
     port = listening.getsockname()[1]
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+    shown = socket.gethostname() if host in ANYWHERE else host
+    return f"http://[{shown}]:{port}/" if ":" in shown else f"http://{shown}:{port}/"
+
+
+def hosts_of(host: str, names: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """The names under which a server that listens on `host` is asked for."""
+    if host in LOOPBACK:
+        return tuple(dict.fromkeys((*LOOPBACK, *(name.lower() for name in names))))
+    own = socket.gethostname().lower()
+    known = (*LOOPBACK, host.lower(), own, f"{own}.local", socket.getfqdn().lower())
+    return tuple(dict.fromkeys((*known, *(name.lower() for name in names))))
 
 
 def _open(address: str) -> None:

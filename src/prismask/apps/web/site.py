@@ -5,14 +5,17 @@ from __future__ import annotations
 import tempfile
 import threading
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from prismask.apps.web.jobs import JobQueue
+from prismask.apps.web.layers import Picture
 from prismask.apps.web.limits import Limits
 from prismask.apps.web.pictures_cache import PictureCache
 from prismask.apps.web.process import KillableProcess
 from prismask.apps.web.results import ResultStore
+from prismask.apps.web.visitors import Visitors
 
 READER_MEMORY = 6 * 2**30
 """Address space of the process that reads uploads; a bomb that grows beyond it just fails."""
@@ -34,12 +37,15 @@ class Site:
 
     def __init__(self, limits: Limits | None = None, choices: Choices | None = None) -> None:
         """Without `choices` there are only results to look at, and nothing can be uploaded."""
+        self.visitors = Visitors.from_environment()
         self.limits = limits or Limits()
         self.choices = choices
         self._folder = tempfile.TemporaryDirectory(prefix="prismask-web-")
         self.root = Path(self._folder.name)
         self.results = ResultStore(self.root, self.limits.result_bytes)
-        self.pictures = PictureCache(self.limits.picture_bytes)
+        self.pictures: PictureCache[Picture] = PictureCache(self.limits.picture_bytes)
+        # Reading files may take long; those who cancel or look at results must not wait for it.
+        self.intake = ThreadPoolExecutor(self.limits.uploads, "prismask-intake")
         self.first: str | None = None
         """Id of the result that the front page shows, where there is just one."""
         self._jobs: JobQueue | None = None
@@ -67,4 +73,6 @@ class Site:
             for part in (self._jobs, self._reader):
                 if part is not None:
                     part.close()
+            self.pictures.close()
+            self.intake.shutdown(wait=False, cancel_futures=True)
             self._folder.cleanup()

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from prismask.inference.options import Settings
     from prismask.inference.reconstruct import Reconstruction
 
-SNAPSHOT, MASK, CUBE = "snapshot.nc", "mask.nc", "cube.nc"
-"""Names in the folder of a job."""
+SNAPSHOT, MASK, CUBE, TRUTH = "snapshot.nc", "mask.nc", "cube.nc", "truth.nc"
+"""Names in the folder of a job; the truth is there where the scene was drawn."""
+SAMPLE_SEED = 4
+SAMPLE_NOISE = 0.004
+"""Of the drawn scene's snapshot, as a share of full scale: an ordinary camera."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,10 @@ class Order:
     device: str = "auto"
     align: bool = False
     adapt: int = 0
+    noise_std: float | None = None
+    """Of the snapshot, in its own units; None: estimated from it."""
+    dark: float | None = None
+    """Of the snapshot, in its own units; None: read from it."""
 
     def settings(self) -> Settings:
         """As the library takes them; options that contradict each other raise."""
@@ -43,7 +50,7 @@ class Order:
         model = None if self.model is None else str(self.model)
         return Settings(
             self.method, model, self.samples, self.level, self.seed, self.device, options=options,
-            align=self.align, adapt=self.adapt,
+            align=self.align, adapt=self.adapt, noise_std=self.noise_std, dark=self.dark,
         )  # fmt: skip
 
 
@@ -74,9 +81,30 @@ def reconstruct(report: Report, folder: str, order: Order, most_values: int) -> 
     }
 
 
+def draw_sample(report: Report, folder: str, size: tuple[int, int]) -> dict[str, Any]:
+    """Draw a scene, photograph it through a fabricated mask, and write all three to `folder`."""
+    from prismask.optics.camera import CASSI
+    from prismask.optics.fabricate import fabricate_mask
+    from prismask.optics.randomness import seeded
+    from prismask.optics.sensor import Gaussian
+    from prismask.optics.simulate import simulate
+    from prismask.scenes.formats.files import save
+    from prismask.scenes.records import Mask
+    from prismask.scenes.synthetic.random_scenes import random_scene
+
+    here = Path(folder)
+    scene = random_scene(SAMPLE_SEED, size)
+    mask = Mask(fabricate_mask(size, seeded(SAMPLE_SEED)).numpy())
+    save(scene, here / TRUTH)
+    save(mask, here / MASK)
+    shot = simulate(scene, mask, CASSI.from_step(scene.bands), Gaussian(SAMPLE_NOISE))
+    save(shot, here / SNAPSHOT)
+    return {"size": list(scene.values.shape)}
+
+
 @lru_cache(maxsize=2)
 def _ready(settings: Settings) -> Reconstruction:
-    """Network and device, prepared once a process."""
+    """Network and device, prepared once per process."""
     from prismask.inference.reconstruct import Reconstruction
 
     return Reconstruction(settings)

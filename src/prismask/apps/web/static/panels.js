@@ -1,9 +1,14 @@
 // Pictures side by side with one zoom and one place for all of them.
+import { element } from "/static/shared.js";
+import { drawRegion, drawScaleBar, trace } from "/static/marks.js";
+import { loadPicture } from "/static/pictures.js";
+
+const NEAR = 8; // pixels of the screen within which a click closes a polygon
 
 export class Panels {
   constructor(place, facts, handlers) {
     this.facts = facts;
-    this.handlers = handlers; // pick(region), pin()
+    this.handlers = handlers; // pick(region), pin(), shown(panel), failed(problem)
     this.tool = "pick";
     this.band = 0;
     this.zoom = 1; // 1 shows the whole of every picture
@@ -12,14 +17,35 @@ export class Panels {
     this.hasCross = false;
     this.marks = []; // {region, colour}
     this.rubber = null;
+    this.polygon = []; // corners of the one being drawn
     this.pointers = new Map();
-    this.list = facts.layers.map((layer) => this.#add(place, layer));
+    this.where = place;
+    this.list = [];
+    for (const layer of facts.layers) this.add(layer);
     new ResizeObserver(() => this.draw()).observe(place);
+  }
+
+  // Another picture, at the end or after the one of this name.
+  add(layer, after = null) {
+    const panel = this.#make(layer);
+    this.list.push(panel);
+    const before = this.list.find((one) => one.layer.name === after);
+    if (before) before.figure.after(panel.figure);
+    else this.where.append(panel.figure);
+    return panel;
+  }
+
+  remove(name) {
+    const panel = this.list.find((one) => one.layer.name === name);
+    panel?.figure.remove();
+    this.list = this.list.filter((one) => one !== panel);
   }
 
   setTool(tool) {
     this.tool = tool;
-    for (const panel of this.list) panel.canvas.className = tool === "pick" ? "picking" : "moving";
+    this.polygon = [];
+    for (const panel of this.list) panel.canvas.className = tool === "move" ? "moving" : "picking";
+    this.draw();
   }
 
   // Where a pixel of the cube lies in a snapshot depends on the band.
@@ -30,15 +56,42 @@ export class Panels {
 
   setImage(name, url, overlay = null) {
     const panel = this.list.find((one) => one.layer.name === name);
-    const wanted = `${url} ${overlay}`;
-    panel.wanted = wanted;
-    const arrived = [load(url), overlay ? load(overlay) : null];
-    return Promise.all(arrived).then(([image, over]) => {
-      if (panel.wanted !== wanted) return; // a later band has been asked for since
-      panel.image = image;
-      panel.over = over;
+    panel.urls = [url, overlay];
+    return this.#load(panel);
+  }
+
+  // Asks for as many pixels as the screen shows of the picture.
+  async #load(panel) {
+    const dense = window.devicePixelRatio || 1;
+    const across = Math.max(1, Math.ceil(panel.canvas.clientWidth * dense * Math.max(1, this.zoom)));
+    const wanted = panel.urls.map((url) => url && `${url}&width=${Math.min(panel.layer.width, across)}`);
+    if (String(wanted) === panel.wanted) return;
+    panel.wanted = String(wanted);
+    const slow = setTimeout(() => panel.figure.classList.add("loading"), 150);
+    try {
+      const [picture, over] = await Promise.all(wanted.map((url) => url && loadPicture(url)));
+      if (panel.wanted !== String(wanted)) return; // a later band has been asked for since
+      [panel.picture, panel.over] = [picture, over];
+      panel.figure.classList.remove("loading", "failed");
+      this.handlers.shown(panel);
       this.draw();
-    }).catch(() => {});
+    } catch (problem) {
+      if (panel.wanted !== String(wanted)) return;
+      panel.wanted = "";
+      panel.figure.classList.remove("loading");
+      panel.figure.classList.add("failed");
+      this.handlers.failed(problem);
+    } finally {
+      clearTimeout(slow);
+    }
+  }
+
+  // Closer up, a picture that was sent small is asked for again.
+  #refine() {
+    clearTimeout(this.refining);
+    this.refining = setTimeout(() => {
+      for (const panel of this.list) if (panel.picture?.reduction > 1 && panel.urls) this.#load(panel);
+    }, 150);
   }
 
   zoomBy(factor, at = this.centre) {
@@ -47,6 +100,7 @@ export class Panels {
     this.centre = this.centre.map((c, k) => at[k] + (c - at[k]) * share);
     this.zoom = zoom;
     this.#bound();
+    this.#refine();
     this.draw();
   }
 
@@ -65,15 +119,11 @@ export class Panels {
     });
   }
 
-  #add(place, layer) {
-    const figure = document.createElement("figure");
-    figure.className = "card";
-    const caption = document.createElement("figcaption");
-    const title = document.createElement("h2");
-    title.textContent = layer.title;
-    const note = document.createElement("span");
-    note.className = "quiet";
-    caption.append(title, note);
+  #make(layer) {
+    const figure = element("figure", "", "card loading");
+    const caption = element("figcaption");
+    const note = element("span", "", "quiet");
+    caption.append(element("h2", layer.title), note);
     const canvas = document.createElement("canvas");
     canvas.tabIndex = 0;
     canvas.className = "picking";
@@ -81,9 +131,7 @@ export class Panels {
     canvas.setAttribute("role", "application");
     canvas.setAttribute("aria-label", `${layer.title}: arrows move the cross, Enter shows its spectrum`);
     figure.append(caption, canvas);
-    if (layer.low !== null && layer.high !== null) figure.append(legend(layer));
-    place.append(figure);
-    const panel = { layer, canvas, note, image: null, over: null, wanted: "" };
+    const panel = { layer, figure, canvas, note, picture: null, over: null, urls: null, wanted: "" };
     this.#listen(panel);
     return panel;
   }
@@ -153,10 +201,31 @@ export class Panels {
       || !this.#shift(panel); // nobody knows which pixel of the cube this would be
     this.dragging = moves ? "move" : "pick";
     if (moves) this.rubber = null;
+    else if (this.tool === "polygon") this.#corner(panel, event);
     else {
       const at = this.#pixel(this.#place(panel, event));
       this.rubber = [...at, ...at];
     }
+    this.draw();
+  }
+
+  // Another corner; on the first one, or twice in one place, the polygon is closed.
+  #corner(panel, event) {
+    this.dragging = "polygon";
+    const size = [this.facts.width, this.facts.height];
+    const at = this.#place(panel, event).map((c, k) => Math.min(size[k], Math.max(0, c)));
+    const view = this.#view(panel);
+    const dense = panel.canvas.width / panel.canvas.getBoundingClientRect().width;
+    const isNear = (corner) => Math.hypot(corner[0] - at[0], corner[1] - at[1]) * view.scale < NEAR * dense;
+    const ends = [this.polygon[0], this.polygon.at(-1)];
+    if (this.polygon.length > 2 && ends.some(isNear)) this.closePolygon();
+    else if (!this.polygon.length || !isNear(ends[1])) this.polygon.push(at);
+  }
+
+  closePolygon() {
+    const region = this.polygon.flat().map((c) => Number(c.toFixed(2)));
+    this.polygon = [];
+    if (region.length >= 6) this.handlers.pick(region);
     this.draw();
   }
 
@@ -171,6 +240,7 @@ export class Panels {
       this.draw();
       return;
     }
+    if (this.dragging === "polygon") return;
     const view = this.#view(panel);
     const dense = panel.canvas.width / panel.canvas.getBoundingClientRect().width;
     const share = 1 / before.length;
@@ -210,6 +280,10 @@ export class Panels {
     } else if (pans[key]) {
       this.centre = this.centre.map((c, k) => c + pans[key][k] * step);
       this.#bound();
+    } else if (key === "Escape") this.polygon = [];
+    else if (key === "c" && this.tool === "polygon") this.closePolygon();
+    else if ((key === "Enter" || key === " ") && this.tool === "polygon") {
+      this.polygon.push(this.cross.map((c) => c + 0.5));
     } else if (key === "Enter" || key === " ") this.handlers.pick([...this.cross, ...this.cross]);
     else if (key === "p") this.handlers.pin();
     else if (key === "+" || key === "=") this.zoomBy(1.5, this.cross);
@@ -236,7 +310,7 @@ export class Panels {
   }
 
   #paint(panel) {
-    const { canvas, image, layer, over } = panel;
+    const { canvas, layer } = panel;
     const dense = window.devicePixelRatio || 1;
     const wide = Math.max(1, Math.round(canvas.clientWidth * dense));
     const high = Math.max(1, Math.round((wide * layer.height) / layer.width));
@@ -248,69 +322,28 @@ export class Panels {
     const { scale, left, top } = this.#view(panel);
     pen.setTransform(1, 0, 0, 1, 0, 0);
     pen.clearRect(0, 0, wide, high);
-    pen.imageSmoothingEnabled = scale < 1;
-    pen.setTransform(scale, 0, 0, scale, -left * scale, -top * scale);
-    if (image) pen.drawImage(image, 0, 0);
-    if (over) {
-      pen.globalAlpha = 0.6;
-      pen.drawImage(over, 0, 0);
-      pen.globalAlpha = 1;
+    for (const [shown, alpha] of [[panel.picture, 1], [panel.over, 0.6]]) {
+      if (!shown) continue;
+      const each = scale * shown.reduction;
+      pen.imageSmoothingEnabled = each < 1;
+      pen.setTransform(each, 0, 0, each, -left * scale, -top * scale);
+      pen.globalAlpha = alpha;
+      pen.drawImage(shown.bitmap, 0, 0);
     }
+    pen.globalAlpha = 1;
     pen.setTransform(1, 0, 0, 1, 0, 0);
+    if (panel.picture) drawScaleBar(pen, dense, scale);
     const shift = this.#shift(panel);
     if (!shift) return; // a mark would be somewhere, and wrong
-    const box = ([a, b, c, d], colour) => frame(pen, dense, colour, [
-      (a + shift[0] - left) * scale, (b + shift[1] - top) * scale, (c + 1 - a) * scale, (d + 1 - b) * scale,
-    ]);
-    for (const mark of this.marks) box(mark.region, mark.colour);
+    const place = ([x, y]) => [(x + shift[0] - left) * scale, (y + shift[1] - top) * scale];
+    const mark = (region, colour) => drawRegion(pen, dense, colour, region, place);
+    for (const { region, colour } of this.marks) mark(region, colour);
     if (this.rubber) {
       const [a, b, c, d] = this.rubber;
-      box([Math.min(a, c), Math.min(b, d), Math.max(a, c), Math.max(b, d)], "#ffffff");
+      mark([Math.min(a, c), Math.min(b, d), Math.max(a, c), Math.max(b, d)], "#ffffff");
     }
-    if (this.hasCross && document.activeElement === canvas) box([...this.cross, ...this.cross], "#ffff00");
+    if (this.polygon.length) trace(pen, dense, "#ffffff", this.polygon.map(place), false);
+    for (const [x, y] of this.polygon) mark([x - 0.5, y - 0.5, x - 0.5, y - 0.5], "#ffffff");
+    if (this.hasCross && document.activeElement === canvas) mark([...this.cross, ...this.cross], "#ffff00");
   }
-}
-
-function frame(pen, dense, colour, [x, y, w, h]) {
-  // A single pixel may be smaller than its frame: give it room.
-  const grow = Math.max(0, (7 * dense - Math.min(w, h)) / 2);
-  const shape = [x - grow, y - grow, w + 2 * grow, h + 2 * grow];
-  pen.lineWidth = 4 * dense;
-  pen.strokeStyle = "#000000a0";
-  pen.strokeRect(...shape);
-  pen.lineWidth = 2 * dense;
-  pen.strokeStyle = colour;
-  pen.strokeRect(...shape);
-}
-
-function legend(layer) {
-  const place = document.createElement("div");
-  const bar = document.createElement("div");
-  bar.className = `legend ${layer.name === "error" ? "diverging" : "heat"}`;
-  const ends = document.createElement("div");
-  ends.className = "row quiet";
-  ends.style.justifyContent = "space-between";
-  for (const value of [layer.low, layer.high]) {
-    const end = document.createElement("span");
-    end.textContent = value.toPrecision(3);
-    ends.append(end);
-  }
-  place.append(bar, ends);
-  return place;
-}
-
-const held = new Map();
-
-function load(url) {
-  if (!held.has(url)) {
-    const image = new Image();
-    image.src = url;
-    held.set(url, image.decode().then(() => image).catch((problem) => {
-      held.delete(url);
-      throw problem;
-    }));
-    // Decoded pictures are large; the browser's own cache has the rest.
-    if (held.size > 80) held.delete(held.keys().next().value);
-  }
-  return held.get(url);
 }

@@ -1,29 +1,45 @@
-// What both pages need: asking the server, and the results that this browser has made.
+// What both pages need: asking the server, watching a job, and times in words.
 
-export async function get(path) {
-  const answer = await fetch(path);
+export const byId = (id) => document.getElementById(id);
+
+export async function get(path, options = undefined) {
+  const answer = await fetch(path, options).catch(() => {
+    throw new Error("The server does not answer. Is it still running?");
+  });
   const content = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Error(content.detail ?? `The server answered ${answer.status}.`);
   return content;
 }
 
-const KEY = "prismask-results";
-const MOST = 12;
-
-export function remembered() {
-  try {
-    const list = JSON.parse(window.localStorage.getItem(KEY) ?? "[]");
-    return Array.isArray(list) ? list.filter((one) => one && one.id && one.name) : [];
-  } catch {
-    return [];
-  }
+export function element(tag, text = "", className = "") {
+  const made = document.createElement(tag);
+  made.textContent = text;
+  made.className = className;
+  return made;
 }
 
-export function remember(one) {
-  try {
-    const list = [one, ...remembered().filter((other) => other.id !== one.id)].slice(0, MOST);
-    window.localStorage.setItem(KEY, JSON.stringify(list));
-  } catch {
-    // A browser that keeps nothing simply has no list.
+export function duration(seconds) {
+  if (seconds < 1) return "a moment";
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  if (seconds < 3600) return `${Math.round(seconds / 60)} min`;
+  return `${Number((seconds / 3600).toFixed(1))} h`;
+}
+
+const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+// Tells `show(text, share)` how far a job is until it is done; share is null where nobody knows.
+export async function watch(id, show) {
+  while (true) {
+    const status = await get(`/api/jobs/${id}`);
+    if (status.state === "done") return status;
+    if (status.state === "failed" || status.state === "cancelled") throw new Error(status.message);
+    const left = `about ${duration(status.seconds_left)} left`;
+    if (status.state === "waiting") show(`Waiting, ${status.position} before it: ${left}`, null);
+    else if (!status.total) show(`Reconstructing: starting, ${left}`, null);
+    else {
+      const all = status.seconds + status.seconds_left;
+      show(`Reconstructing: ${left} (step ${status.done} of ${status.total})`, all ? status.seconds / all : null);
+    }
+    await pause(400);
   }
 }

@@ -1,11 +1,14 @@
 // The plot of spectra: the one just picked, those pinned, each with its error band.
+import { label } from "/static/marks.js";
 
 const COLOURS = ["#e69f00", "#56b4e9", "#009e73", "#d55e00", "#cc79a7", "#0072b2", "#b8a900", "#999999"];
 export const CURRENT = "#ff3b6b";
 
 export class SpectraPlot {
-  constructor(place) {
+  constructor(place, facts) {
     this.place = place;
+    this.facts = facts;
+    this.band = 0;
     this.entries = []; // {region, colour, spectrum, other, pinned}
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
@@ -29,35 +32,63 @@ export class SpectraPlot {
     this.draw();
   }
 
+  // A line where the band in view lies.
+  setBand(band) {
+    this.band = band;
+    if (this.planned) return;
+    this.planned = true;
+    requestAnimationFrame(() => {
+      this.planned = false;
+      if (this.place.data) window.Plotly.relayout(this.place, { shapes: this.#shapes() });
+    });
+  }
+
   draw() {
-    const traces = this.entries.flatMap((entry) => traces_of(entry));
-    const style = getComputedStyle(document.documentElement);
-    const [ink, grid] = ["--ink", "--grid"].map((name) => style.getPropertyValue(name).trim());
-    const nm = this.entries.some((one) => one.spectrum.wavelengths);
+    const traces = this.entries.flatMap((entry) => tracesOf(entry));
+    const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+    const [ink, quiet, grid] = ["--ink", "--quiet", "--grid"].map(colour);
     const axis = { gridcolor: grid, zerolinecolor: grid, linecolor: ink, automargin: true };
+    const isEmpty = traces.length === 0;
+    const [nm, assumed] = [this.facts.wavelengths, this.facts.wavelengths_assumed];
     const layout = {
-      margin: { l: 50, r: 10, t: 10, b: 40 },
+      margin: { l: 55, r: 10, t: 10, b: 42 },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { color: ink, family: "system-ui, sans-serif" },
-      xaxis: { ...axis, title: { text: nm ? "wavelength in nm" : "band" } },
-      yaxis: { ...axis, title: { text: "value" }, rangemode: "tozero" },
+      xaxis: { ...axis, range: this.#range(), title: { text: nm ? `wavelength in nm${assumed ? " (assumed)" : ""}` : "band number" } },
+      yaxis: {
+        ...axis, title: { text: `value (${this.facts.unit})` }, rangemode: "tozero",
+        ...(isEmpty ? { range: [0, 1] } : { autorange: true }),
+      },
       showlegend: traces.length > 2, legend: { orientation: "h", y: 1.02, yanchor: "bottom" },
-      hovermode: "x unified", dragmode: false,
+      hovermode: "x unified", dragmode: false, shapes: this.#shapes(),
+      annotations: isEmpty ? [{
+        text: "Click a pixel or drag a rectangle<br>in any picture.", showarrow: false,
+        xref: "paper", yref: "paper", x: 0.5, y: 0.5, font: { color: quiet, size: 15 },
+      }] : [],
     };
     window.Plotly.react(this.place, traces, layout, { displaylogo: false, responsive: true, displayModeBar: false });
   }
+
+  #at(band) {
+    return this.facts.wavelengths ? this.facts.wavelengths[band] : band;
+  }
+
+  #range() {
+    const ends = [this.#at(0), this.#at(this.facts.bands - 1)];
+    const [low, high] = [Math.min(...ends), Math.max(...ends)];
+    const room = 0.02 * (high - low) || 0.5;
+    return [low - room, high + room];
+  }
+
+  #shapes() {
+    const x = this.#at(this.band);
+    const line = { color: "#80808090", width: 1, dash: "dot" };
+    return [{ type: "line", x0: x, x1: x, yref: "paper", y0: 0, y1: 1, line }];
+  }
 }
 
-export function label(region) {
-  const [a, b, c, d] = region;
-  return a === c && b === d ? `x ${a}, y ${b}` : `x ${a}–${c}, y ${b}–${d}`;
-}
-
-function at(spectrum) {
-  return spectrum.wavelengths ?? spectrum.values.map((_, k) => k);
-}
-
-function traces_of({ region, colour, spectrum, other }) {
+function tracesOf({ region, colour, spectrum, other }) {
+  const at = (one) => one.wavelengths ?? one.values.map((_, k) => k);
   const x = at(spectrum);
   const traces = [];
   if (spectrum.lower && spectrum.upper) {

@@ -1,8 +1,11 @@
-// The upload form: send, watch, go to the result.
-import { get, remembered, remember } from "/static/shared.js";
+// The front page: files and options, progress, a sample to try, and what was made before.
+import { byId, duration, element, get, watch } from "/static/shared.js";
+import { takeDrops } from "/static/drops.js";
 
-const byId = (id) => document.getElementById(id);
 const form = byId("form");
+const OPTIONS = ["bands", "step", "offsets", "wavelengths", "axis", "design", "level", "noise_std", "dark"];
+const LARGE = 660; // pixels on each side of a common snapshot
+let about = null;
 let job = null;
 let sending = null;
 
@@ -12,46 +15,66 @@ function say(text, bad = false) {
 }
 
 function showBusy(busy) {
-  byId("go").disabled = busy;
+  for (const name of ["go", "try"]) byId(name).disabled = busy;
   byId("cancel").hidden = !busy;
   byId("progress-area").hidden = !busy;
 }
 
-function showProgress(stage, done, total) {
-  const bar = byId("progress");
+function showProgress(stage, share) {
   byId("stage").textContent = stage;
-  if (total > 0) bar.value = done / total;
-  else bar.removeAttribute("value");
+  if (share === null) byId("progress").removeAttribute("value");
+  else byId("progress").value = share;
 }
 
+// --- what can be chosen ---------------------------------------------------------------------------
+
 async function offer() {
-  const about = await get("/api/about");
+  about = await get("/api/about");
   const how = byId("how");
   const chooses = about.models.includes(about.default); // by the camera, where networks are offered
   if (chooses) how.add(new Option("what suits the camera", "camera:"));
   for (const name of about.models) how.add(new Option(`${name} (network)`, `model:${name}`));
-  for (const name of about.methods) how.add(new Option(`${name} (no training)`, `method:${name}`));
+  for (const name of about.methods) how.add(new Option(`${name} (solver, no training)`, `method:${name}`));
   how.value = chooses ? "camera:" : `method:${about.default}`;
-  byId("largest").textContent = `${(about.limits.upload_bytes / 2 ** 20).toFixed(0)} MiB at most.`;
-  how.addEventListener("change", showOptions);
+  byId("largest").textContent = `${(about.limits.upload_bytes / 2 ** 20).toFixed(0)} MiB at most together.`;
+  byId("kept").textContent = duration(about.limits.keep_seconds);
+  byId("adapt-time").textContent = `about ${duration(60 * about.seconds.adapt)}`;
+  byId("align-time").textContent = `about ${duration(about.seconds.align)}`;
+  byId("try-time").textContent = `about ${duration(seconds(256, true))}`;
+  for (const name of ["how", "samples", "adapt", "iterations", "align"]) byId(name).addEventListener("input", showOptions);
   showOptions();
 }
 
+const isNetwork = () => !byId("how").value.startsWith("method:");
+
+// What the server takes for a snapshot of this size.
+function seconds(size, plain = false) {
+  const { seconds: known } = about;
+  const number = (name) => (plain ? 0 : Number(byId(name).value) || 0);
+  const isNet = plain || isNetwork();
+  const passes = isNet ? Math.max(1, number("samples")) : number("iterations") / 60 || 1;
+  const each = isNet ? known.network : known[byId("how").value.replace("method:", "")] ?? known.network;
+  const extra = (isNet ? number("adapt") * known.adapt : 0) + (!plain && byId("align").checked ? known.align : 0);
+  return each * passes * (size / 256) ** 2 + extra + known.start;
+}
+
 function showOptions() {
-  const isModel = !byId("how").value.startsWith("method:");
-  for (const [field, shown] of [["samples", isModel], ["adapt", isModel], ["iterations", !isModel]]) {
+  for (const [field, shown] of [["samples", isNetwork()], ["adapt", isNetwork()], ["iterations", !isNetwork()]]) {
     byId(`${field}-field`).hidden = !shown;
     byId(field).disabled = !shown; // or a wrong number that nobody sees would hold the form back
   }
+  byId("time").textContent = `On this computer about ${duration(seconds(256))} for a mask of 256×256 pixels,`
+    + ` ${duration(seconds(LARGE))} for ${LARGE}×${LARGE}.`;
 }
+
+// --- sending and watching -------------------------------------------------------------------------
 
 function order() {
   const data = new FormData();
   const [kind, name] = byId("how").value.split(/:(.*)/s);
   if (kind !== "camera") data.append(kind, name);
   const own = kind !== "method" ? ["samples", "adapt"] : ["iterations"];
-  const fields = ["bands", "step", "offsets", "wavelengths", "axis", "design", ...own];
-  for (const field of fields) if (byId(field).value.trim() !== "") data.append(field, byId(field).value);
+  for (const field of [...OPTIONS, ...own]) if (byId(field).value.trim() !== "") data.append(field, byId(field).value);
   if (byId("align").checked) data.append("align", "true");
   for (const field of ["snapshot", "mask"]) data.append(field, byId(field).files[0]);
   return data;
@@ -65,49 +88,25 @@ function send(data) {
     sending.responseType = "json";
     sending.upload.onprogress = (event) => {
       const sent = event.loaded >= event.total;
-      showProgress(sent ? "Reading the files" : "Sending", sent ? 0 : event.loaded, sent ? 0 : event.total);
+      showProgress(sent ? "Reading the files" : "Sending", sent ? null : event.loaded / event.total);
     };
     sending.onload = () => {
       if (sending.status === 202) resolve(sending.response);
       else reject(new Error(sending.response?.detail ?? `The server answered ${sending.status}.`));
     };
-    sending.onerror = () => reject(new Error("The server does not answer."));
+    sending.onerror = () => reject(new Error("The server does not answer, or ended the upload."));
     sending.onabort = () => reject(new Error("Cancelled."));
     sending.send(data);
   });
 }
 
-const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
-
-async function watch() {
-  while (true) {
-    const status = await get(`/api/jobs/${job}`);
-    if (status.state === "done") return status;
-    if (status.state === "failed" || status.state === "cancelled") throw new Error(status.message);
-    if (status.state === "waiting") showProgress(`Waiting; ${status.position} before it`, 0, 0);
-    else {
-      const text = status.total ? `Reconstructing: ${status.done} of ${status.total}` : "Starting";
-      showProgress(`${text} (${status.seconds.toFixed(0)} s)`, status.done, status.total);
-    }
-    await pause(400);
-  }
-}
-
-// Browsers hold a form back for a wrong field and can only say so where it is shown.
-form.addEventListener("invalid", (event) => {
-  const fold = event.target.closest("details");
-  if (fold) fold.open = true;
-}, true);
-
-form.addEventListener("submit", async (event) => {
-  event.preventDefault();
+async function run(stage, begin) {
   say("");
   showBusy(true);
-  showProgress("Sending", 0, 0);
+  showProgress(stage, null);
   try {
-    job = (await send(order())).id;
-    const status = await watch();
-    remember({ id: status.result, name: status.name });
+    job = (await begin()).id;
+    const status = await watch(job, showProgress);
     window.location.assign(`/results/${status.result}`);
   } catch (problem) {
     say(problem.message, true);
@@ -116,23 +115,49 @@ form.addEventListener("submit", async (event) => {
     job = null;
     sending = null;
   }
-});
+}
 
-byId("cancel").addEventListener("click", async () => {
-  if (job) await fetch(`/api/jobs/${job}`, { method: "DELETE" });
+// Browsers hold a form back for a wrong field and can only say so where it is shown.
+form.addEventListener("invalid", (event) => {
+  const fold = event.target.closest("details");
+  if (fold) fold.open = true;
+}, true);
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  run("Sending", () => send(order()));
+});
+byId("try").addEventListener("click", () => {
+  run(`Drawing a scene and photographing it; about ${duration(seconds(256, true))} in all`, () => get("/api/sample", { method: "POST" }));
+  byId("progress-area").scrollIntoView({ block: "nearest" });
+});
+byId("cancel").addEventListener("click", () => {
+  if (job) fetch(`/api/jobs/${job}`, { method: "DELETE" });
   else sending?.abort();
 });
 
-for (const place of [byId("origin"), ...document.querySelectorAll(".origin")]) {
-  place.textContent = window.location.origin;
+// --- what was made before -------------------------------------------------------------------------
+
+async function showPast() {
+  const results = await get("/api/results");
+  byId("past").hidden = results.length === 0;
+  byId("past-list").replaceChildren(...results.map((one) => {
+    const [item, picture] = [element("li"), element("img")];
+    picture.src = `/api/results/${encodeURIComponent(one.id)}/layers/rgb.png?width=64`;
+    picture.alt = "";
+    const link = element("a", one.name);
+    link.href = `/results/${encodeURIComponent(one.id)}`;
+    const made = new Date(1000 * one.made).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+    const facts = `${made}, ${one.bands} bands of ${one.height}×${one.width}`;
+    const warned = one.warnings ? `, ${one.warnings} warning${one.warnings > 1 ? "s" : ""}` : "";
+    const text = element("div");
+    text.append(link, element("div", facts + warned, "quiet"));
+    item.append(picture, text);
+    return item;
+  }));
 }
-for (const one of remembered()) {
-  const item = document.createElement("li");
-  const link = document.createElement("a");
-  link.href = `/results/${encodeURIComponent(one.id)}`;
-  link.textContent = one.name;
-  item.append(link);
-  byId("past-list").append(item);
-  byId("past").hidden = false;
-}
+
+takeDrops(form, say);
+for (const place of document.querySelectorAll(".origin")) place.textContent = window.location.origin;
 offer().catch((problem) => say(problem.message, true));
+showPast().catch((problem) => say(problem.message, true));
+window.addEventListener("pageshow", (event) => event.persisted && showPast());

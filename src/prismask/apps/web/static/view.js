@@ -1,11 +1,15 @@
 // The page of a result: pictures, slider, spectra, downloads.
-import { get, remembered } from "/static/shared.js";
+import { byId, element, get } from "/static/shared.js";
+import { Legend, scales, short } from "/static/legends.js";
+import { label } from "/static/marks.js";
+import { showNotices } from "/static/notices.js";
 import { Panels } from "/static/panels.js";
-import { SpectraPlot, label } from "/static/spectra.js";
+import { SpectraPlot } from "/static/spectra.js";
 
-const byId = (id) => document.getElementById(id);
 const base = `/api/results/${encodeURIComponent(window.location.pathname.split("/").pop())}`;
+const TOOLS = ["pick", "polygon", "move"];
 let facts, panels, plot;
+let legends = {};
 
 function complain(problem) {
   byId("trouble").hidden = false;
@@ -13,18 +17,73 @@ function complain(problem) {
 }
 
 const band = () => Number(byId("band").value);
-const wavelength = (k) => (facts.wavelengths ? `${Number(facts.wavelengths[k].toFixed(1))} nm` : `band ${k}`);
+const nanometres = (k) => `${Number(facts.wavelengths[k].toFixed(1))} nm`;
+const wavelength = (k) => (facts.wavelengths ? nanometres(k) : `band ${k}`);
+const hue = (k) => facts.colours?.[k] ?? "#ffffff";
+
+const BESIDE = ["other", "difference"];
 
 function picture(name) {
-  const layer = facts.layers.find((one) => one.name === name);
+  const layer = panels.list.find((one) => one.layer.name === name).layer;
+  const stretch = byId("stretch").value;
   const query = new URLSearchParams();
   if (layer.banded) query.set("band", band());
-  if (name === "band") query.set("scale", byId("scale").value);
-  return `${base}/layers/${name}.png?${query}`;
+  if (name === "band" || name === "other") query.set("scale", byId("scale").value);
+  if (stretch !== "hand") query.set("stretch", stretch);
+  else if (["band", "other"].includes(name) && limits()) for (const [end, value] of limits()) query.set(end, value);
+  const where = BESIDE.includes(name) ? `beside/${encodeURIComponent(byId("other").value)}` : "layers";
+  return `${base}/${where}/${name}.png?${query}`;
+}
+
+function limits() {
+  const ends = ["low", "high"].map((name) => [name, byId(name).valueAsNumber]);
+  return ends.every(([, value]) => Number.isFinite(value)) && ends[0][1] < ends[1][1] ? ends : null;
+}
+
+// --- pictures and their legends -------------------------------------------------------------------
+
+function addLegend(panel) {
+  const { name, meaning } = panel.layer;
+  if (!meaning) return;
+  legends[name] = new Legend(meaning);
+  panel.figure.append(legends[name].place);
+  if (name !== "band") return;
+  legends.overlay = new Legend("overlay: uncertainty");
+  panel.figure.append(legends.overlay.place);
+}
+
+// The band of the cube that is compared with, and what this one has more than that.
+function showBeside() {
+  for (const name of BESIDE) panels.remove(name);
+  const choice = byId("other");
+  if (!choice.value) return;
+  const { width, height } = facts;
+  const shared = { banded: true, width, height, offsets: [] };
+  const name = choice.selectedOptions[0].text;
+  addLegend(panels.add({ ...shared, name: "other", title: `Band of ${name}`, meaning: facts.unit }, "band"));
+  addLegend(panels.add({ ...shared, name: "difference", title: "Difference", meaning: `this cube − ${name}` }, "other"));
+  showBand();
+}
+
+function showLegend({ layer, picture: shown, over }) {
+  const colours = {
+    band: () => scales.ramp(hue(band())), other: () => scales.ramp(hue(band())),
+    difference: scales.diverging, uncertainty: scales.heat, error: scales.diverging,
+    snapshot: () => scales.ramp("#ffffff"), mask: () => scales.ramp("#ffffff"),
+  }[layer.name];
+  if (colours) legends[layer.name].show(shown.low, shown.high, colours());
+  if (layer.name !== "band") return;
+  if (over) legends.overlay.show(over.low, over.high, scales.heat());
+  else legends.overlay.hide();
+  if (byId("stretch").value === "hand") return;
+  // Whoever sets limits by hand begins with those in view.
+  byId("low").value = short(shown.low);
+  byId("high").value = short(shown.high);
 }
 
 function showBand() {
-  const text = `${wavelength(band())} (${band() + 1} of ${facts.bands})`;
+  const number = `band ${band()} of 0–${facts.bands - 1}`;
+  const text = facts.wavelengths ? `${nanometres(band())}, ${number}` : number;
   byId("band-text").textContent = text;
   byId("band").setAttribute("aria-valuetext", text);
   for (const panel of panels.list) {
@@ -36,8 +95,19 @@ function showBand() {
     panels.setImage(layer.name, picture(layer.name), over);
   }
   panels.setBand(band());
+  plot.setBand(band());
   byId("get-band").href = `${picture("band")}&download=true`;
 }
+
+function showContrast() {
+  const byHand = byId("stretch").value === "hand";
+  byId("limits").hidden = !byHand;
+  byId("scale-label").hidden = byHand;
+  for (const layer of facts.layers) if (!layer.banded) panels.setImage(layer.name, picture(layer.name));
+  showBand();
+}
+
+// --- spectra --------------------------------------------------------------------------------------
 
 async function fetchSpectrum(region) {
   const query = `spectrum?region=${region.join(",")}`;
@@ -56,15 +126,18 @@ async function fetchSpectrum(region) {
 }
 
 async function pick(region) {
+  byId("plot-card").classList.add("loading");
   try {
     byId("trouble").hidden = true;
     plot.setCurrent(await fetchSpectrum(region));
     const { spectrum } = plot.entries.at(-1);
-    const error = spectrum.band_meaning ? ` Shaded: ${spectrum.band_meaning}.` : "";
+    const error = spectrum.band_meaning ? ` Shaded: ${spectrum.band_meaning}.` : " No error bars in this cube.";
     byId("plot-note").textContent = `${label(region)}: mean of ${spectrum.pixels} pixel${spectrum.pixels > 1 ? "s" : ""}.${error}`;
     changed();
   } catch (problem) {
     complain(problem);
+  } finally {
+    byId("plot-card").classList.remove("loading");
   }
 }
 
@@ -76,6 +149,7 @@ function pin() {
 async function compareAgain() {
   try {
     byId("trouble").hidden = true;
+    showBeside();
     for (const entry of plot.entries) entry.other = (await fetchSpectrum(entry.region)).other;
     plot.draw();
   } catch (problem) {
@@ -94,57 +168,44 @@ function changed() {
 }
 
 function row(entry) {
-  const line = document.createElement("tr");
-  const [mark, name, action] = ["td", "td", "td"].map((tag) => document.createElement(tag));
-  const swatch = document.createElement("span");
-  swatch.className = "swatch";
+  const [line, mark, action] = ["tr", "td", "td"].map((tag) => element(tag));
+  const swatch = element("span", "", "swatch");
   swatch.style.background = entry.colour;
   mark.append(swatch);
-  name.textContent = label(entry.region) + (entry.pinned ? "" : " (not pinned)");
-  const button = document.createElement("button");
+  const button = element("button", "Remove");
   button.type = "button";
-  button.textContent = "Remove";
   button.setAttribute("aria-label", `Remove ${label(entry.region)}`);
   button.addEventListener("click", () => {
     plot.remove(entry);
     changed();
   });
   action.append(button);
-  line.append(mark, name, action);
+  line.append(mark, element("td", label(entry.region) + (entry.pinned ? "" : " (not pinned)")), action);
   return line;
 }
 
+// --- the rest -------------------------------------------------------------------------------------
+
 function showHistory() {
-  const rows = Object.entries(facts.history).filter(([key]) => key !== "findings");
-  byId("history").replaceChildren(...rows.map(([key, value]) => {
-    const line = document.createElement("tr");
-    const [name, text] = [document.createElement("th"), document.createElement("td")];
+  byId("history").replaceChildren(...Object.entries(facts.history).map(([key, value]) => {
+    const [line, name] = [element("tr"), element("th", key)];
     name.scope = "row";
-    name.textContent = key;
-    text.textContent = typeof value === "string" ? value : JSON.stringify(value);
-    line.append(name, text);
-    return line;
-  }));
-  const findings = Array.isArray(facts.history.findings) ? facts.history.findings : [];
-  byId("findings").replaceChildren(...findings.map((text) => {
-    const line = document.createElement("p");
-    line.textContent = text;
-    line.className = String(text).startsWith("warning") ? "bad" : "quiet";
+    line.append(name, element("td", typeof value === "string" ? value : JSON.stringify(value)));
     return line;
   }));
 }
 
 function setTool(tool) {
   panels.setTool(tool);
-  for (const name of ["pick", "move"]) byId(name).setAttribute("aria-pressed", String(name === tool));
+  for (const name of TOOLS) byId(name).setAttribute("aria-pressed", String(name === tool));
 }
 
 function connect() {
+  if (window.matchMedia("(max-width: 48rem)").matches) byId("contrast").open = false;
   byId("band").addEventListener("input", showBand);
-  byId("scale").addEventListener("change", showBand);
-  byId("overlay").addEventListener("change", showBand);
-  byId("pick").addEventListener("click", () => setTool("pick"));
-  byId("move").addEventListener("click", () => setTool("move"));
+  for (const name of ["scale", "overlay", "low", "high"]) byId(name).addEventListener("change", showBand);
+  byId("stretch").addEventListener("change", showContrast);
+  for (const name of TOOLS) byId(name).addEventListener("click", () => setTool(name));
   byId("closer").addEventListener("click", () => panels.zoomBy(1.5));
   byId("farther").addEventListener("click", () => panels.zoomBy(1 / 1.5));
   byId("whole").addEventListener("click", () => panels.showWhole());
@@ -152,28 +213,37 @@ function connect() {
   byId("other").addEventListener("change", compareAgain);
 }
 
+async function offerOthers() {
+  const others = new Map(facts.others.map((one) => [one.id, one.name]));
+  for (const one of await get("/api/results")) if (!others.has(one.id)) others.set(one.id, one.name);
+  others.delete(facts.id);
+  for (const [id, name] of others) byId("other").add(new Option(name, id));
+  byId("other-label").hidden = others.size === 0;
+  if (facts.others.length) byId("other").value = facts.others[0].id;
+}
+
 async function start() {
   facts = await get(base);
   document.title = `${facts.name} · Prismask`;
   byId("name").textContent = facts.name;
-  const range = facts.wavelengths ? `, ${wavelength(0)} to ${wavelength(facts.bands - 1)}` : "";
+  const assumed = facts.wavelengths_assumed ? " (assumed: no file gives them)" : "";
+  const range = facts.wavelengths ? `, ${nanometres(0)} to ${nanometres(facts.bands - 1)}${assumed}` : ", wavelengths unknown";
   byId("facts").textContent = `${facts.bands} bands of ${facts.height}×${facts.width}${range}`;
   byId("band").max = facts.bands - 1;
   byId("band").value = Math.floor(facts.bands / 2);
   byId("get-cube").href = `${base}/cube.nc`;
   byId("get-rgb").href = `${base}/layers/rgb.png?download=true`;
   byId("overlay-label").hidden = !facts.layers.some((one) => one.name === "uncertainty");
-  const past = remembered().filter((one) => one.id !== facts.id);
-  for (const one of [...facts.others, ...past]) byId("other").add(new Option(one.name, one.id));
-  byId("other-label").hidden = byId("other").options.length < 2;
-  if (facts.others.length) byId("other").value = facts.others[0].id;
-  plot = new SpectraPlot(byId("plot"));
-  panels = new Panels(byId("panels"), facts, { pick, pin });
+  showNotices(byId("notices"), facts);
   showHistory();
+  plot = new SpectraPlot(byId("plot"), facts);
+  panels = new Panels(byId("panels"), facts, { pick, pin, shown: showLegend, failed: complain });
+  panels.list.forEach(addLegend);
   connect();
-  for (const layer of facts.layers) if (!layer.banded) panels.setImage(layer.name, picture(layer.name));
-  showBand();
   plot.draw();
+  showContrast();
+  await offerOthers();
+  showBeside();
   byId("home").hidden = !(await get("/api/about")).uploads;
 }
 

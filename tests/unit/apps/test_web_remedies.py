@@ -1,0 +1,101 @@
+"""Findings in the words of the page, with what can be done about them and how long it takes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prismask.apps.web.estimates import COLD_SECONDS, Estimates
+from prismask.apps.web.jobs import Job
+from prismask.apps.web.remedies import changed_order, notices, page_words
+from prismask.apps.web.results import Result
+from prismask.apps.web.work import Order
+from prismask.scenes.records import Cube, Mask, Measurement
+
+DOUBT = "warning: the snapshot contradicts its mask. --align finds out what the mask is like."
+HARD = "note: the scene is hard (--adapt 60 learns it). --align tells which."
+
+
+def result_with(*findings: str, order: Order | None = None) -> Result:
+    cube = Cube(np.ones((2, 3, 4), np.float32), attrs={"findings": list(findings)})
+    return Result("x", cube, snapshot=Measurement(np.ones((3, 6))), mask=Mask(np.ones((3, 4))),
+                  order=order or Order())  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("Give --bands and --step otherwise.", "Give “Bands” and “Dispersion step” otherwise."),
+        ("give --axis height.", "give “Dispersion axis” height."),
+        ("`prismask calibrate --level 0.5` fits it", "`prismask calibrate --level 0.5` fits it"),
+        ("--method gap-tv; --methods stays", "the method gap-tv; --methods stays"),
+        ("a--align and --align-more stay", "a--align and --align-more stay"),
+    ],
+)
+def test_flags_become_fields(told: str, shown: str) -> None:
+    assert page_words(told) == shown
+
+
+def test_warnings_come_first_and_each_remedy_once() -> None:
+    found = notices(result_with(HARD, DOUBT), Estimates())
+    assert [one.level for one in found] == ["warning", "note"]
+    assert [[r.name for r in one.remedies] for one in found] == [["align"], ["adapt"]]
+    assert "“Align the mask”" in found[0].text
+    assert not found[0].text.startswith("warning")
+    assert all(r.seconds > 1 for one in found for r in one.remedies)
+
+
+def test_what_was_done_or_cannot_be_done_is_not_offered() -> None:
+    names = [
+        [r.name for one in notices(result, Estimates()) for r in one.remedies]
+        for result in (
+            result_with(DOUBT, order=Order(align=True)),
+            result_with(HARD, order=Order(method="gap-tv")),
+            result_with("note: compare with --method gap-tv", order=Order(method="gap-tv")),
+            Result("file", Cube(np.ones((1, 2, 2), np.float32), attrs={"findings": [DOUBT]})),
+        )
+    ]
+    assert names == [[], ["align"], [], []]
+    assert not any(one.remedies for one in notices(result_with(DOUBT), None))
+
+
+def test_a_remedy_changes_the_order_and_nothing_else() -> None:
+    order = Order(samples=8, level=0.8, model=Path("m"))
+    assert changed_order(order, "align") == Order(samples=8, level=0.8, model=Path("m"), align=True)
+    assert changed_order(order, "adapt").adapt == 60
+    assert changed_order(order, "dark").dark == 0
+    solver = changed_order(order, "solver")
+    assert (solver.method, solver.model, solver.samples, solver.level) == ("gap-tv", None, 0, 0.8)
+    for remedy in ("align", "adapt", "dark", "solver"):
+        changed_order(order, remedy).settings()  # type: ignore[arg-type]
+
+
+def test_times_grow_with_the_work_and_learn() -> None:
+    guess, plain = Estimates(), Order()
+    first = guess.seconds(plain, 1_000_000)
+    assert guess.seconds(plain, 2_000_000) == pytest.approx(2 * first)
+    assert guess.seconds(Order(samples=16), 1_000_000) == pytest.approx(16 * first)
+    assert guess.seconds(plain, 1_000_000, is_cold=True) == pytest.approx(first + COLD_SECONDS)
+    guess.learn(plain, 1_000_000, 10.0)
+    assert guess.seconds(plain, 1_000_000) == pytest.approx(10.0)
+    guess.learn(plain, 1_000_000, 20.0)
+    assert guess.seconds(plain, 1_000_000) == pytest.approx(15.0)
+    aligned = Order(align=True)
+    guess.learn(aligned, 1_000_000, 45.0)
+    assert 15 < guess.seconds(aligned, 1_000_000) < 15 + 90
+
+
+def test_time_left_is_known_from_the_first_second(tmp_path: Path) -> None:
+    job = Job("x", tmp_path, Order(), expected=20.0)
+    assert job.seconds_left == pytest.approx(20.0)
+    job.started = time.monotonic() - 5
+    assert job.seconds_left == pytest.approx(15.0, abs=0.1)
+    job.report(1, 10)
+    job.stage_started = time.monotonic() - 9
+    job.report(9, 10)
+    assert job.seconds_left == pytest.approx(0.9 * 1.0 + 0.1 * 15.0, abs=0.1), "by its progress"
+    job.ended = time.monotonic()
+    assert job.seconds_left == 0
