@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from prismask.errors import FormatError
+
+_UNSAFE = ("Cc", "Cf", "Cs")
 
 
 def plain(value: Any) -> Any:
@@ -32,6 +35,19 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
+def printable(text: str) -> str:
+    """The text with everything that a terminal obeys, or cannot show, written out as its code.
+
+    Control characters (colours, window titles, moving the cursor), letters that turn the
+    direction of writing, and halves of letters; line breaks and tabs stay.
+    """
+    return "".join(
+        letter if letter in "\n\t" or unicodedata.category(letter) not in _UNSAFE
+        else letter.encode("unicode_escape").decode()
+        for letter in text
+    )  # fmt: skip
+
+
 def to_json(attrs: Mapping[str, Any]) -> str:
     """Attributes as one line of ASCII JSON."""
     return json.dumps(plain(attrs), allow_nan=False)
@@ -41,7 +57,7 @@ def from_json(text: str) -> dict[str, Any]:
     """Attributes from `to_json`'s line."""
     try:
         attrs = json.loads(text)
-    except json.JSONDecodeError as problem:
+    except (ValueError, RecursionError) as problem:  # ValueError: numbers of thousands of digits
         raise FormatError(f"the provenance is not valid JSON: {problem}.") from problem
     if not isinstance(attrs, dict):
         raise FormatError("the provenance is not a JSON object.")

@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 from prismask.checks import nearest
 from prismask.errors import FormatError, ValuesError
 from prismask.scenes.atomic import write_beside
-from prismask.scenes.formats.contents import Contents, Variable, check_claim, file_size, reading
+from prismask.scenes.formats.contents import Contents, Variable, reading
 from prismask.scenes.formats.cubepack_planes import LZMA_RATIO, decode_plane, encode_plane, unpack
+from prismask.scenes.formats.limits import check_claim, file_size
 from prismask.scenes.records import Cube
 
 MAGIC = b"CUBEPAK1"

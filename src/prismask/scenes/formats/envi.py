@@ -25,16 +25,9 @@ from numpy.typing import NDArray
 from prismask.errors import DataMissingError, FormatError, ValuesError
 from prismask.scenes.atomic import write_together
 from prismask.scenes.formats.attributes import from_json, to_json
-from prismask.scenes.formats.contents import (
-    Contents,
-    Variable,
-    as_kind,
-    check_claim,
-    file_size,
-    kind_of,
-    wavelengths_of,
-)
+from prismask.scenes.formats.contents import Contents, Variable, as_kind, kind_of, wavelengths_of
 from prismask.scenes.formats.envi_header import numbers, parse_header, whole
+from prismask.scenes.formats.limits import check_claim, file_size
 from prismask.scenes.formats.sniffing import ENVI_DATA, header_beside
 from prismask.scenes.records import Record
 from prismask.scenes.units import to_fraction

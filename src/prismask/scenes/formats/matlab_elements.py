@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismask.errors import FormatError
-from prismask.scenes.formats.contents import DEFLATE_RATIO, check_claim, file_size
+from prismask.scenes.formats.limits import DEFLATE_RATIO, check_claim, file_size
 
 _HEADER = 128
 _MATRIX, _COMPRESSED = 14, 15
