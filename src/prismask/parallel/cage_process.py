@@ -11,6 +11,7 @@ memory goes back to the system.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import logging
@@ -51,6 +52,8 @@ def serve(scratch: int) -> None:
             # A module that is missing is told by the task that needs it.
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
+        # What is there for good need not be looked at, and thereby copied, in every fork.
+        gc.freeze()
         code = _in_a_fork(order, scratch, replies, requests.fileno())
         os.write(replies, f"{code}\n".encode())
 

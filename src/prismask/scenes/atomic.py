@@ -3,21 +3,28 @@
 A new file is written beside its place (same folder, so that a rename never copies), flushed to
 the disk, and only then renamed. Whatever goes wrong before that, the old file is untouched. A
 process killed in the middle leaves a hidden file that ends in `.prismask-part`; no reader takes
-it for data, and it can be deleted.
+it for data, and the next run that writes into the folder removes it.
 
 Files that belong together (an ENVI header and its data) are swapped in an order that never shows
 a mixed pair: the *key* file, the last of the list and the one readers start from, goes away first
-and comes back last. Killed in between, the pair has no header, and the old pair lies beside it
-under names that end in `.prismask-old`.
+and comes back last. By then all new files are complete, so that a swap that was killed in between
+can be read (`key_of_swap`, `file_of_swap`) and finished (`finish_swap`) by anyone who comes later.
+
+Hidden names say which process of which computer made them, so that nobody takes away what
+somebody else is still writing.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import platform
+import re
 import secrets
 import shutil
 import stat
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,10 +57,16 @@ def write_together(
     targets = tuple(_real(Path(path)) for path in paths)
     for target in targets:
         refuse_existing(target, overwrite)
+    for folder in {target.parent for target in targets}:
+        _sweep(folder)
+    if len(targets) > 1:
+        _remove_old(targets)
     parts: list[Path] = []
+    token = f"{_computer():04x}-{os.getpid():x}-{secrets.token_hex(4)}"
     try:
         for target in targets:
-            parts.append(_new_part(target))
+            parts.append(_new_part(target, token))
+            _being_written.add(parts[-1])
         modes = [stat.S_IMODE(part.stat().st_mode) for part in parts]
         yield tuple(parts)
         for part, target, mode in zip(parts, targets, modes, strict=True):
@@ -70,6 +83,7 @@ def write_together(
             # A part that cannot even be removed must not hide the error that led here.
             with contextlib.suppress(OSError):
                 part.unlink(missing_ok=True)
+            _being_written.discard(part)
 
 
 def check_output(path: Path, overwrite: bool = False) -> None:
@@ -80,9 +94,14 @@ def check_output(path: Path, overwrite: bool = False) -> None:
 
 def refuse_existing(path: Path, overwrite: bool = False) -> None:
     """Raise unless something may be written at `path`."""
-    if path.is_dir():
+    try:
+        is_folder, exists = path.is_dir(), path.exists()
+    except (OSError, ValueError) as problem:  # a name too long, or with a zero in it
+        reason = getattr(problem, "strerror", None) or problem
+        raise WriteFailedError(f"{path} cannot be written: {reason}.") from problem
+    if is_folder:
         raise OutputExistsError(f"{path} is a folder; give the name of a file in it.")
-    if path.exists() and not overwrite:
+    if exists and not overwrite:
         raise OutputExistsError(
             f"{path} exists already and was kept. Choose another name, or allow overwriting "
             "(overwrite=True, --overwrite)."
@@ -98,7 +117,7 @@ def kept_from_swap(path: Path) -> list[Path]:
     """Old versions of `path` that an interrupted swap left beside it."""
     if not path.parent.is_dir():
         return []
-    start = f".{path.name}."
+    start = f".{_short(path.name)}."
     return sorted(
         other
         for other in path.parent.iterdir()
@@ -106,9 +125,116 @@ def kept_from_swap(path: Path) -> list[Path]:
     )
 
 
+def key_of_swap(key: Path) -> Path | None:
+    """Where the new key file of an interrupted swap lies, complete; None if there is no such."""
+    if _exists(key):
+        return None
+    for old in kept_from_swap(key):
+        new = old.with_name(old.name.removesuffix(OLD_SUFFIX) + PART_SUFFIX)
+        if new.exists():
+            return new
+    return None
+
+
+def file_of_swap(new_key: Path, path: Path) -> Path:
+    """Where the new `path` lies that belongs to `new_key`: still hidden, or in its place."""
+    token = _TOKEN.search(new_key.name)
+    hidden = _hidden(path, token[1], PART_SUFFIX) if token else path
+    return hidden if hidden.exists() else path
+
+
+def finish_swap(new_key: Path, paths: Sequence[Path]) -> None:
+    """Put the files of an interrupted swap in their places, the key file last.
+
+    Nothing happens while the process that swaps them lives.
+    """
+    if not _is_abandoned(new_key):
+        return
+    for path in paths:
+        hidden = file_of_swap(new_key, path)
+        if hidden != path:
+            hidden.replace(path)
+
+
+_TOKEN = re.compile(r"\.([0-9a-f]{4}-[0-9a-f]+-[0-9a-f]{8})\.prismask-(?:part|old)$")
+_LONGEST_NAME = 150
+_being_written: set[Path] = set()
+_swept: set[tuple[int, Path]] = set()
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name too long, or with a zero in it, is no file's
+        return False
+
+
+def _computer() -> int:
+    return zlib.crc32(platform.node().encode("utf-8", "replace")) & 0xFFFF
+
+
+def _is_abandoned(path: Path) -> bool:
+    """Whether the process that made a hidden file has ended; False where that cannot be known."""
+    token = _TOKEN.search(path.name)
+    if token is None:
+        return False
+    computer, pid, _ = token[1].split("-")
+    if int(computer, 16) != _computer():
+        return False
+    if int(pid, 16) == os.getpid():
+        return path not in _being_written  # an earlier process of the same number
+    try:
+        os.kill(int(pid, 16), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass
+    return False
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed runs left in a folder; once a run, as folders may be large."""
+    if (os.getpid(), folder) in _swept:
+        return
+    _swept.add((os.getpid(), folder))
+    with contextlib.suppress(OSError):
+        hidden = [path for path in folder.iterdir() if is_leftover(path)]
+        swapping = {_token(path) for path in hidden if path.name.endswith(OLD_SUFFIX)}
+        for path in hidden:
+            is_part = path.name.endswith(PART_SUFFIX) and _token(path) not in swapping
+            if is_part and _is_abandoned(path):
+                path.unlink(missing_ok=True)
+
+
+def _remove_old(targets: Sequence[Path]) -> None:
+    """Remove replaced versions that a run left which was killed when all was in its place."""
+    if targets[-1].exists():
+        for target in targets:
+            for old in kept_from_swap(target):
+                if _is_abandoned(old):
+                    old.unlink(missing_ok=True)
+
+
+def _token(path: Path) -> str:
+    found = _TOKEN.search(path.name)
+    return found[1] if found else ""
+
+
+def _short(name: str) -> str:
+    """A name that leaves room for what is put around it; 255 bytes are the limit of most disks."""
+    raw = os.fsencode(name)
+    if len(raw) <= _LONGEST_NAME:
+        return name
+    start = os.fsdecode(raw[:_LONGEST_NAME]).encode("utf-8", "ignore").decode("utf-8", "ignore")
+    return f"{start}~{hashlib.sha256(raw).hexdigest()[:8]}"
+
+
 def _real(path: Path) -> Path:
     """Where the bytes go: a link stays a link, its target is what gets replaced."""
-    target = path.resolve()
+    try:
+        target = path.resolve()
+    except (OSError, ValueError, RuntimeError) as problem:  # a zero in the name, a loop of links
+        raise WriteFailedError(f"{path} cannot be written: {problem}.") from problem
     if not target.parent.is_dir():
         raise WriteFailedError(
             f"{path} cannot be written: there is no folder {target.parent}. Make it first."
@@ -116,12 +242,12 @@ def _real(path: Path) -> Path:
     return target
 
 
-def _hidden(target: Path, suffix: str) -> Path:
-    return target.with_name(f".{target.name}.{secrets.token_hex(4)}{suffix}")
+def _hidden(target: Path, token: str, suffix: str) -> Path:
+    return target.with_name(f".{_short(target.name)}.{token}{suffix}")
 
 
-def _new_part(target: Path) -> Path:
-    part = _hidden(target, PART_SUFFIX)
+def _new_part(target: Path, token: str) -> Path:
+    part = _hidden(target, token, PART_SUFFIX)
     # 0o666 minus the umask, as for any new file; `tempfile` would make it private to the owner.
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     return part
@@ -181,7 +307,8 @@ def _swap(parts: Sequence[Path], targets: Sequence[Path]) -> None:
     try:
         for target in reversed(targets):
             if target.exists():
-                old = _hidden(target, OLD_SUFFIX)
+                # The same token: whoever finds one file of a swap can find the others.
+                old = _hidden(target, _token(parts[0]), OLD_SUFFIX)
                 target.rename(old)
                 moved.append((old, target))
         for part, target in zip(parts, targets, strict=True):

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from prismask.errors import FormatError
-
-_UNSAFE = ("Cc", "Cf", "Cs")
 
 
 def plain(value: Any) -> Any:
@@ -33,19 +30,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return str(value)
-
-
-def printable(text: str) -> str:
-    """The text with everything that a terminal obeys, or cannot show, written out as its code.
-
-    Control characters (colours, window titles, moving the cursor), letters that turn the
-    direction of writing, and halves of letters; line breaks and tabs stay.
-    """
-    return "".join(
-        letter if letter in "\n\t" or unicodedata.category(letter) not in _UNSAFE
-        else letter.encode("unicode_escape").decode()
-        for letter in text
-    )  # fmt: skip
 
 
 def to_json(attrs: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ read their arrays the same way.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -32,6 +33,7 @@ from prismask.scenes.formats.limits import (
     SECONDS_VARIABLE,
     ReadLimits,
     bytes_text,
+    file_size,
     how_to_raise,
     limits_for,
     using,
@@ -40,6 +42,9 @@ from prismask.scenes.units import kaist_to_fraction, to_fraction
 
 if TYPE_CHECKING:
     from prismask.scenes.formats.registry import Format
+
+SMALL = 2**20
+"""A file of fewer bytes and values is read at once: the second call would cost more."""
 
 _SCALES: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "fraction": to_fraction,
@@ -52,8 +57,8 @@ def read_caged(form: Format, path: Path) -> Contents:
     """What a file holds; nothing of it is parsed in this process."""
     if not is_supported():
         return form.read_here(path)
-    facts, _ = _run(form, path, "list_contents", [])
-    return _contents(form, path, facts)
+    facts, arrays = _run(form, path, "list_contents", [])
+    return _contents(form, path, facts, arrays)
 
 
 def _read_array(form: Format, path: Path, name: str) -> NDArray[Any]:
@@ -87,16 +92,20 @@ def _run(
         ) from problem
 
 
-def _contents(form: Format, path: Path, facts: dict[str, Any]) -> Contents:
+def _contents(
+    form: Format, path: Path, facts: dict[str, Any], arrays: list[NDArray[Any]]
+) -> Contents:
     with reading(path, form.title):
+        sent = dict(zip(facts["sent"], arrays, strict=True))
         variables = {}
         for entry in facts["variables"]:
             name = str(entry["name"])
+            read = partial(_read_array, form, path, name)
             variables[name] = Variable(
                 name,
                 tuple(int(n) for n in entry["shape"]),
                 str(entry["dtype"]),
-                partial(_read_array, form, path, name),
+                partial(sent.__getitem__, name) if name in sent else read,
                 _SCALES[entry["scale"]],
                 int(entry["band_axis"]),
                 str(entry["note"]),
@@ -118,8 +127,9 @@ def _contents(form: Format, path: Path, facts: dict[str, Any]) -> Contents:
 
 
 def list_contents(form: str, path: str, seconds: float, memory_bytes: int) -> tuple[Any, list[Any]]:
-    """Everything but the arrays of a file."""
+    """What a file holds; its arrays too where all of them together are small."""
     contents = _open(form, path, seconds, memory_bytes)
+    sent = _read_all(contents) if Path(path).is_file() and file_size(Path(path)) < SMALL else {}
     scales = {function: word for word, function in _SCALES.items()}
     variables = []
     for variable in contents.variables.values():
@@ -140,7 +150,19 @@ def list_contents(form: str, path: str, seconds: float, memory_bytes: int) -> tu
         "attrs": plain(contents.attrs),
         "kind": contents.kind,
         "listed": [[one.name, one.values.tolist(), one.units] for one in contents.listed],
-    }, []
+        "sent": list(sent),
+    }, list(sent.values())
+
+
+def _read_all(contents: Contents) -> dict[str, NDArray[Any]]:
+    """The arrays, unless one of them is large, or cannot be read: then it is told when asked."""
+    usable = [v for v in contents.variables.values() if not v.note]
+    if sum(math.prod(v.shape) for v in usable) > SMALL:
+        return {}
+    try:
+        return {v.name: np.asarray(v.read()) for v in usable}
+    except Exception:
+        return {}
 
 
 def read_array(

@@ -39,7 +39,7 @@ def find_scenes(folder: Path) -> dict[str, dict[int, Path]]:
                     continue
                 if entry.is_dir():
                     below.append(entry)
-                elif match := _FILE.fullmatch(entry.name):
+                elif (match := _FILE.fullmatch(entry.name)) and entry.is_file():
                     scenes.setdefault(match["scene"], {})[int(match["band"])] = entry
         level = below
     return dict(sorted(scenes.items()))

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from prismask.checks import size_text
 from prismask.errors import DataMissingError, FormatError, PrismaskError
-from prismask.scenes.formats.attributes import from_json, printable
+from prismask.scenes.formats.attributes import from_json
 from prismask.scenes.formats.limits import how_to_raise
+from prismask.scenes.formats.text import printable
 from prismask.scenes.records import Cube, Mask, Record
 from prismask.scenes.units import to_fraction
 

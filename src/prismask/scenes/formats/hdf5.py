@@ -36,12 +36,27 @@ def members(path: Path, group: Any) -> Iterator[tuple[str, Any]]:
 
     check_count(path, len(group), "objects")
     for name in group:
+        # Names that are no UTF-8 come as bytes.
+        raw = name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
+        text = raw.decode("utf-8", "surrogateescape")
         try:
-            if isinstance(group.get(name, getlink=True), h5py.HardLink):
-                yield name, group[name]
+            if group.id.links.get_info(raw).type == h5py.h5l.TYPE_HARD:
+                node = open_node(group, text)
+                if node is not None:
+                    yield text, node
         except Exception as problem:  # h5py raises anything; the rest of the file is readable
-            where = f"{group.name.rstrip('/')}/{name}"
+            where = f"{group.name.rstrip('/')}/{text}"
             logger.warning("%s: %s cannot be read and is left out: %s", path, where, problem)
+
+
+def open_node(group: Any, name: str) -> Any:
+    """The array or group at a path, None for anything else; the name need be no UTF-8."""
+    import h5py
+
+    found = h5py.h5o.open(group.id, name.encode("utf-8", "surrogateescape"))
+    if isinstance(found, h5py.h5d.DatasetID):
+        return h5py.Dataset(found)
+    return h5py.Group(found) if isinstance(found, h5py.h5g.GroupID) else None
 
 
 def all_arrays(path: Path, file: Any) -> Iterator[tuple[str, Any]]:

@@ -34,6 +34,7 @@ from prismask.scenes.formats.hdf5 import (
     check_size,
     members,
     note_for,
+    open_node,
     read_values,
     text_attribute,
 )
@@ -139,7 +140,7 @@ def _read(path: Path, name: str) -> NDArray[Any]:
     import h5py
 
     with h5py.File(path, "r") as file:
-        node = file[name]
+        node = open_node(file, name)
         array = read_values(path, node).T
         return array.astype(bool) if _class_of(node) == "logical" else array
 

@@ -20,6 +20,7 @@ from prismask.scenes.formats.hdf5 import (
     all_arrays,
     attributes,
     note_for,
+    open_node,
     read_values,
     text_attribute,
 )
@@ -30,6 +31,8 @@ from prismask.scenes.wavelengths import may_be_list
 
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
 _FILLS = ("_FillValue", "missing_value")
+MOST_LISTS = 100
+"""Lists of wavelengths that are read; a file with more leaves the choice to people anyway."""
 
 
 def read(path: Path) -> Contents:
@@ -45,15 +48,16 @@ def read(path: Path) -> Contents:
             is_scale = h5py.h5ds.is_scale(node.id)
             if is_scale and text_attribute(node, "NAME").startswith(_NO_VARIABLE):
                 continue
-            found = _listed(path, name, node)
-            listed += [found] if found else []
+            note, units = note_for(node), text_attribute(node, "units")
+            if not note and len(listed) < MOST_LISTS:
+                listed += _listed(path, name, node, units)
             group = name.rpartition("/")[0]
             for other in text_attribute(node, "coordinates").split():
                 coordinates.add(f"{group}/{other}".lstrip("/"))
             if not is_scale:
-                shape = node.shape or ()
+                note = note or ("a list of times" if " since " in units else "")
                 read = partial(_read, path, name)
-                variables[name] = Variable(name, shape, str(node.dtype), read, note=_note(node))
+                variables[name] = Variable(name, node.shape or (), str(node.dtype), read, note=note)
     # What lies in no group comes first.
     order = sorted((name for name in variables if name not in coordinates), key=_is_in_group)
     variables = {name: variables[name] for name in order}
@@ -95,31 +99,25 @@ def _read(path: Path, name: str) -> NDArray[Any]:
 
     # The file is opened again for each array, so that nobody has to close `Contents`.
     with h5py.File(path, "r") as file:
-        node = file[name]
+        node = open_node(file, name)
         values = _unpacked(read_values(path, node), attributes(path, node))
         order = axis_order(_dimensions(node))
     return values if order is None else values.transpose(order)
 
 
-def _listed(path: Path, name: str, node: Any) -> Listed | None:
-    """The array as a list that may be the wavelengths, or None."""
-    units = text_attribute(node, "units") or None
+def _listed(path: Path, name: str, node: Any, units: str) -> list[Listed]:
+    """The array as a list that may be the wavelengths, or nothing."""
     own = name.rpartition("/")[2]
-    if node.ndim != 1 or note_for(node) or node.dtype.kind == "b":
-        return None
-    if not means_wavelengths(own, units):
-        return None
+    if not means_wavelengths(own, units) or node.ndim != 1 or node.dtype.kind == "b":
+        return []
     check_claim(path, node.nbytes, path.stat().st_size, name, DEFLATE_RATIO)
-    return Listed(name, read_values(path, node), units) if may_be_list(node.shape) else None
+    if not may_be_list(node.shape):
+        return []
+    return [Listed(name, read_values(path, node), units or None)]
 
 
 def _is_in_group(name: str) -> bool:
     return "/" in name
-
-
-def _note(node: Any) -> str:
-    is_time = " since " in text_attribute(node, "units")
-    return note_for(node) or ("a list of times" if is_time else "")
 
 
 def _dimensions(node: Any) -> list[str]:

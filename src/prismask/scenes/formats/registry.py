@@ -12,13 +12,20 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 from prismask.checks import nearest
 from prismask.errors import DataMissingError, FormatError, PrismaskError
-from prismask.scenes.atomic import OLD_SUFFIX, check_output, is_leftover, kept_from_swap
-from prismask.scenes.formats import caged, sniffing
+from prismask.scenes.atomic import (
+    OLD_SUFFIX,
+    check_output,
+    is_leftover,
+    kept_from_swap,
+    key_of_swap,
+)
+from prismask.scenes.formats import sniffing
 from prismask.scenes.formats.caged import read_caged
 from prismask.scenes.formats.contents import Contents, reading
 from prismask.scenes.records import Record
@@ -56,7 +63,7 @@ class Format:
     @property
     def modules(self) -> tuple[str, ...]:
         """What a cage imports before it reads such files."""
-        return (*self.parsers, f"prismask.scenes.formats.{self.module}", caged.__name__)
+        return (*self.parsers, f"prismask.scenes.formats.{self.module}", __name__)
 
     def write(self, record: Record, path: Path, overwrite: bool) -> None:
         """Write a record."""
@@ -95,6 +102,9 @@ FORMATS: tuple[Format, ...] = (
 )
 """Every format, in the order in which they are tried: the particular before the general."""
 
+_MOST_NEIGHBOURS = 1000
+"""Files among which a similar name is looked for."""
+
 DEFAULTS = {".mat": "matlab"}
 """The format to write where an extension has several: v5 opens everywhere."""
 
@@ -111,6 +121,8 @@ def identify(path: Path) -> Format:
             )
         )
     with reading(path, "a file"):
+        if _was_swapped(path):
+            return next(one for one in FORMATS if one.name == "envi")
         _check_kind_of_file(path)
     head = b""
     if not path.is_dir():
@@ -138,6 +150,14 @@ def identify(path: Path) -> Format:
     raise FormatError(
         f"{path} starts with '{start}', which no known format does. {hint} Tried: {tried}."
     )
+
+
+def _was_swapped(path: Path) -> bool:
+    """Whether a file is missing because a write was interrupted that had all but named it."""
+    try:
+        return not path.exists() and key_of_swap(path.with_suffix(".hdr")) is not None
+    except (OSError, ValueError):
+        return False
 
 
 def _check_kind_of_file(path: Path) -> None:
@@ -208,5 +228,6 @@ def _missing(path: Path) -> str:
             f"version was kept as {names}: rename it back (together with its pair)."
         )
     folder = path.parent
-    others = [other.name for other in folder.iterdir()] if folder.is_dir() else []
+    near = islice(folder.iterdir(), _MOST_NEIGHBOURS) if folder.is_dir() else ()
+    others = [other.name for other in near]
     return f"{path} does not exist.{nearest(path.name, others)}"

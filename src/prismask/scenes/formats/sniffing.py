@@ -5,6 +5,8 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
+from prismask.scenes.atomic import key_of_swap
+
 HEAD = 1024
 """How many bytes the recognisers look at."""
 
@@ -98,7 +100,12 @@ def is_matlab(path: Path, head: bytes) -> bool:
 def is_envi(path: Path, head: bytes) -> bool:
     """An ENVI header (a bad one too, whose reader says what is wrong), or data with one beside."""
     header = path.suffix.lower() == ".hdr" and not path.is_dir()
-    return head.startswith(b"ENVI") or header or header_beside(path) is not None
+    return (
+        head.startswith(b"ENVI")
+        or header
+        or header_beside(path) is not None
+        or (not path.is_dir() and key_of_swap(path.with_suffix(".hdr")) is not None)
+    )
 
 
 def header_beside(data: Path) -> Path | None:
