@@ -42,9 +42,11 @@ def zeroed_chunk_addresses(folder: Path) -> Path:
             "cube", data=values, chunks=(2, 16, 16), compression="gzip", fletcher32=True
         )
     content = bytearray(path.read_bytes())
-    start = content.find(b"TREE\x01")  # the tree of chunks
+    start = content.find(b"TREE\x01")  # the tree of chunks: keys of 40 bytes, then addresses
     assert start > 0
-    content[start + 24 : start + 1200] = bytes(1176)
+    for entry in range(struct.unpack_from("<H", content, start + 6)[0]):
+        place = start + 24 + 48 * entry + 40
+        content[place : place + 8] = bytes(8)
     path.write_bytes(bytes(content))
     return path
 

@@ -66,10 +66,13 @@ def test_a_loop_is_stopped_and_the_limit_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", OUTSIDE)
-def test_no_file_leads_to_another(tmp_path: Path, make: Make) -> None:
+def test_no_file_leads_to_another(
+    tmp_path: Path, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
     path = make(tmp_path)
-    with pytest.raises(FormatError, match=path.name):
+    with pytest.raises(FormatError, match=path.name) as caught:
         load_cube(path)
+    assert "stored in another file, which is not followed" in f"{caught.value} {caplog.text}"
     for name in ("cube", "img"):
         with pytest.raises(FormatError, match=r"no variable|another file"):
             load_cube(path, variable=name)

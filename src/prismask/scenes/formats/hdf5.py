@@ -40,10 +40,12 @@ def members(path: Path, group: Any) -> Iterator[tuple[str, Any]]:
         raw = name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
         text = raw.decode("utf-8", "surrogateescape")
         try:
-            if group.id.links.get_info(raw).type == h5py.h5l.TYPE_HARD:
-                node = open_node(group, text)
-                if node is not None:
-                    yield text, node
+            kind = group.id.links.get_info(raw).type
+            node = open_node(group, text) if kind == h5py.h5l.TYPE_HARD else None
+            if node is not None:
+                yield text, node
+            elif kind == h5py.h5l.TYPE_EXTERNAL:
+                logger.warning("%s: %s is %s", path, text, OUTSIDE)
         except Exception as problem:  # h5py raises anything; the rest of the file is readable
             where = f"{group.name.rstrip('/')}/{text}"
             logger.warning("%s: %s cannot be read and is left out: %s", path, where, problem)

@@ -95,7 +95,6 @@ FORMATS: tuple[Format, ...] = (
     Format("npz", "NPZ", "npz", sniffing.is_zip, (".npz",)),
     Format("tiff", "TIFF", "tiff", sniffing.is_tiff, (".tif", ".tiff"), _NO_BAR, _TIFF),
     Format("png", "PNG", "png", sniffing.is_png, parsers=_PNG),
-    Format("cubepack", "cubepack", "cubepack", sniffing.is_cubepack),
     Format("cave", "CAVE folder", "cave", sniffing.is_cave_folder, parsers=_PNG),
     Format("matlab", "MATLAB v5", "matlab", sniffing.is_matlab, (".mat",)),
     Format("envi", "ENVI", "envi", sniffing.is_envi, (".hdr", ".img", ".dat"), _NO_BAR),

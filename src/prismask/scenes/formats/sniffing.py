@@ -20,6 +20,7 @@ _STRANGERS = {
     b"CDF\x02": "This is NetCDF-3: convert it with `nccopy -k nc4 old.nc new.nc`.",
     b"CDF\x05": "This is NetCDF-3: convert it with `nccopy -k nc4 old.nc new.nc`.",
     b"\x80": "This looks like a pickle, which is never loaded: save the array with numpy.save.",
+    b"CUBEPAK1": "This is a pack of training scenes: prismask.scenes.cubepack.read_cubepack.",
     b"\xff\xd8\xff": "This is a JPEG, whose compression alters values: use PNG or TIFF.",
 }
 
@@ -72,11 +73,6 @@ def is_tiff(path: Path, head: bytes) -> bool:
 def is_png(path: Path, head: bytes) -> bool:
     """PNG."""
     return head.startswith(b"\x89PNG\r\n\x1a\n")
-
-
-def is_cubepack(path: Path, head: bytes) -> bool:
-    """A pack of compressed cubes."""
-    return head.startswith(b"CUBEPAK1")
 
 
 def is_cave_folder(path: Path, head: bytes) -> bool:
