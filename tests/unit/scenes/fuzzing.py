@@ -11,6 +11,7 @@ would be seen and not suffered. Exits with 1, and names the mutants, where somet
 from __future__ import annotations
 
 import argparse
+import logging
 import multiprocessing
 import sys
 import tempfile
@@ -223,13 +224,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="a folder for mutants that do harm")
     options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
     if options.keep is not None:
         options.keep.mkdir(parents=True, exist_ok=True)
     batches = [range(s, min(s + 300, options.count)) for s in range(0, options.count, 300)]
     counts: Counter[str] = Counter()
     troubles: list[str] = []
     start = time.monotonic()
-    with multiprocessing.get_context("spawn").Pool(options.workers) as pool:
+    quiet = (logging.disable, (logging.CRITICAL,))
+    with multiprocessing.get_context("spawn").Pool(options.workers, *quiet) as pool:
         work = partial(run, seed=options.seed, keep=options.keep)
         for found, wrong in pool.imap_unordered(work, batches):
             counts += found

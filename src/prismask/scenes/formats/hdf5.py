@@ -31,7 +31,11 @@ OUTSIDE = "stored in another file, which is not followed: copy the data into thi
 
 
 def members(path: Path, group: Any) -> Iterator[tuple[str, Any]]:
-    """Name and node of everything that lies in a group itself, and can be opened."""
+    """Name and node of everything that lies in a group itself.
+
+    What cannot be opened is left out with a warning, but for the root: there lie a file's own
+    arrays, and one that lacks its error bar must not pass for a whole.
+    """
     import h5py
 
     check_count(path, len(group), "objects")
@@ -47,6 +51,8 @@ def members(path: Path, group: Any) -> Iterator[tuple[str, Any]]:
             elif kind == h5py.h5l.TYPE_EXTERNAL:
                 logger.warning("%s: %s is %s", path, text, OUTSIDE)
         except Exception as problem:  # h5py raises anything; the rest of the file is readable
+            if group.name == "/":
+                raise FormatError(f"{path}: {text} cannot be read: {problem}.") from problem
             where = f"{group.name.rstrip('/')}/{text}"
             logger.warning("%s: %s cannot be read and is left out: %s", path, where, problem)
 
