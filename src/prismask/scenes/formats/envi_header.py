@@ -1,4 +1,8 @@
-"""The text of ENVI headers: `key = value` lines, where braces may span several."""
+"""The text of ENVI headers: `key = value` lines, where braces may span several.
+
+Read here and not by `spectral`, which knows no encoding but UTF-8, splits every list at its
+commas, our provenance too, and takes time that grows with the square of a list's lines.
+"""
 
 from __future__ import annotations
 
