@@ -52,6 +52,7 @@ python_maximum_signature_line_length = 80
 
 ELSEWHERE = {
     "results": "results/README.md",
+    "security": "SECURITY.md",
     "contributing": "CONTRIBUTING.md",
     "changelog": "CHANGELOG.md",
 }

@@ -82,7 +82,8 @@ class Limits:
 
 def is_supported() -> bool:
     """Whether this system can fork and limit processes; Windows cannot."""
-    return hasattr(os, "fork") and bool(sys.executable)
+    # A program frozen into one file has no interpreter that could be started.
+    return hasattr(os, "fork") and bool(sys.executable) and not getattr(sys, "frozen", False)
 
 
 def run_caged(
@@ -220,10 +221,15 @@ class Cage:
 
 def _scratch_file() -> int:
     """An unnamed file, in memory where the system has such: gone with the last who holds it."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("prismask")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())
+    import fcntl
+
+    with (
+        os.fdopen(os.memfd_create("prismask"))
+        if hasattr(os, "memfd_create")
+        else tempfile.TemporaryFile() as file
+    ):
+        # Above those of stdin, stdout and stderr, which this process may have closed.
+        return fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)
 
 
 def _check_exit(code: int, limits: Limits) -> None:

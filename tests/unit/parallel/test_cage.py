@@ -172,6 +172,18 @@ def test_a_script_without_a_main_guard_leaves_nothing(tmp_path: Path) -> None:
     until(lambda: not any(map(is_alive, processes)))
 
 
+def test_without_the_usual_streams(tmp_path: Path) -> None:
+    code = SCRIPT.replace(
+        "import sys\n",
+        "import os, sys\nfor stream in (0, 1, 2):\n    os.close(stream)\n", 1
+    )  # fmt: skip
+    started = tmp_path / "started"
+    tests = str(Path(__file__).parent)
+    code = code.format(tests=tests, seconds=0, started=str(started))
+    assert subprocess.run([sys.executable, "-c", code], timeout=30, check=False).returncode == 0
+    assert started.exists()
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_killed_or_interrupted_it_leaves_nothing(tmp_path: Path, number: int) -> None:
     program, processes = start(tmp_path, 60)
