@@ -25,7 +25,7 @@ import secrets
 import shutil
 import stat
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -106,6 +106,16 @@ def refuse_existing(path: Path, overwrite: bool = False) -> None:
             f"{path} exists already and was kept. Choose another name, or allow overwriting "
             "(overwrite=True, --overwrite)."
         )
+
+
+def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Raise where an output is also an input, which overwriting would destroy."""
+    read = {path.resolve() for path in inputs}
+    for path in outputs:
+        if path.resolve() in read:
+            raise OutputExistsError(
+                f"{path} is what is read, and would be lost. Choose another name for the result."
+            )
 
 
 def is_leftover(path: Path) -> bool:

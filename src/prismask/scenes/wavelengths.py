@@ -17,6 +17,7 @@ from prismask.checks import size_text
 from prismask.errors import PrismaskError
 from prismask.scenes.formats.contents import Contents, Listed, Variable, own_name
 from prismask.scenes.formats.limits import MOST_WAVELENGTHS
+from prismask.scenes.formats.text import printable
 from prismask.scenes.records import check_wavelengths
 from prismask.scenes.units import is_count, to_nanometres, without_units
 
@@ -108,7 +109,7 @@ def _fits(contents: Contents, listed: Listed, shape: tuple[int, ...], band_axis:
     if listed.values.size > 1:
         logger.warning(
             "%s: %s lists %d numbers, none of the sides of %s: not taken for its wavelengths.",
-            contents.source, listed.name, listed.values.size, size_text(shape),
+            contents.source, printable(listed.name), listed.values.size, size_text(shape),
         )  # fmt: skip
     return False
 
@@ -117,7 +118,7 @@ def _counts_bands(contents: Contents, listed: Listed) -> bool:
     """Whether it says 1, 2, 3 … of no unit."""
     counts = without_units(_units(listed)) and is_count(listed.values)
     if counts:
-        name = listed.name or "wavelength"
+        name = printable(listed.name) or "wavelength"
         logger.info("%s: %s counts the bands, it says no wavelengths.", contents.source, name)
     return counts
 

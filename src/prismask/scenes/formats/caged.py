@@ -43,8 +43,8 @@ from prismask.scenes.units import kaist_to_fraction, to_fraction
 if TYPE_CHECKING:
     from prismask.scenes.formats.registry import Format
 
-SMALL = 2**20
-"""A file of fewer bytes and values is read at once: the second call would cost more."""
+SMALL, FEW = 2**20, 16
+"""A file of fewer bytes, values and arrays is read at once: a second call would cost more."""
 
 _SCALES: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
     "fraction": to_fraction,
@@ -157,7 +157,7 @@ def list_contents(form: str, path: str, seconds: float, memory_bytes: int) -> tu
 def _read_all(contents: Contents) -> dict[str, NDArray[Any]]:
     """The arrays, unless one of them is large, or cannot be read: then it is told when asked."""
     usable = [v for v in contents.variables.values() if not v.note]
-    if sum(math.prod(v.shape) for v in usable) > SMALL:
+    if len(usable) > FEW or sum(math.prod(v.shape) for v in usable) > SMALL:
         return {}
     try:
         return {v.name: np.asarray(v.read()) for v in usable}

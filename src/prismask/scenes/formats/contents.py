@@ -159,12 +159,16 @@ def wavelengths_of(record: Record) -> NDArray[np.float64] | None:
 @contextmanager
 def reading(source: object, title: str) -> Iterator[None]:
     """Turn whatever a parser throws at a damaged file into a `FormatError` that names the file."""
+    # Messages end on terminals, and names in files may hold what a terminal obeys.
+    source = printable(str(source))
     try:
         yield
     except PrismaskError as problem:
-        if str(source) in str(problem):
+        said = str(problem)
+        told = printable(said)
+        if source in told and told == said:
             raise
-        raise type(problem)(f"{source}: {problem}") from problem
+        raise type(problem)(told if source in told else f"{source}: {told}") from problem
     except FileNotFoundError as problem:
         raise DataMissingError(f"{source} does not exist.") from problem
     except PermissionError as problem:

@@ -24,6 +24,7 @@ from prismask.scenes.formats.limits import (
     check_count,
     check_decoded,
 )
+from prismask.scenes.formats.text import printable
 
 logger = logging.getLogger(__name__)
 
@@ -49,11 +50,11 @@ def members(path: Path, group: Any) -> Iterator[tuple[str, Any]]:
             if node is not None:
                 yield text, node
             elif kind == h5py.h5l.TYPE_EXTERNAL:
-                logger.warning("%s: %s is %s", path, text, OUTSIDE)
+                logger.warning("%s: %s is %s", path, printable(text), OUTSIDE)
         except Exception as problem:  # h5py raises anything; the rest of the file is readable
             if group.name == "/":
                 raise FormatError(f"{path}: {text} cannot be read: {problem}.") from problem
-            where = f"{group.name.rstrip('/')}/{text}"
+            where = printable(f"{group.name}/{text}")
             logger.warning("%s: %s cannot be read and is left out: %s", path, where, problem)
 
 
