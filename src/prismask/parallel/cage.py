@@ -124,13 +124,14 @@ class Cage:
     def __init__(self) -> None:
         self.scratch = _scratch_file()
         self.is_lost = False
+        path = json.dumps([entry for entry in sys.path if isinstance(entry, str)])
         environment = os.environ | {
             # A process with threads of its own must not fork.
             **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
         }
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _START, json.dumps(sys.path), str(self.scratch)],
+                [sys.executable, "-W", "ignore", "-c", _START, path, str(self.scratch)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                 pass_fds=(self.scratch,), start_new_session=True, env=environment, bufsize=0,
             )  # fmt: skip
@@ -158,9 +159,12 @@ class Cage:
         poll.register(handle, select.POLLIN)
         line = b""
         while not line.endswith(b"\n"):
-            if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            left = deadline - time.monotonic()
+            if left < 0:
                 self.is_lost = True
                 raise TimeLimitError("no answer came in time.")
+            if not poll.poll(1000 * min(left + 0.01, 1000)):
+                continue
             got = os.read(handle, 64)
             if not got:
                 raise OSError("the pipe was closed")

@@ -155,11 +155,11 @@ def _npy(shape: tuple[int, ...]) -> bytes:
 
 def long_npz_wavelengths(folder: Path) -> Path:
     path = folder / "file.npz"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("cube.npy", _npy((2, 3, 4)) + bytes(192))
         with archive.open("wavelengths.npy", "w", force_zip64=True) as member:
-            member.write(_npy((75_000_000,)))
-            for _ in range(600):
+            member.write(_npy((68_000_000,)))
+            for _ in range(544):
                 member.write(bytes(10**6))
     return path
 
@@ -168,7 +168,7 @@ def npz_header(folder: Path) -> Path:
     """The header of an array, of which the file says that it takes four gigabytes."""
     path = folder / "file.npz"
     with (
-        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
         archive.open("cube.npy", "w", force_zip64=True) as member,
     ):
         member.write(b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**32 - 1))
@@ -206,21 +206,21 @@ def large_tile(folder: Path) -> Path:
 
 
 def packed_v5(folder: Path) -> Path:
-    """Two megabytes of MATLAB v5 that unpack to two gigabytes."""
+    """A few megabytes of MATLAB v5 that unpack to hundreds."""
 
     def element(kind: int, data: bytes) -> bytes:
         return struct.pack("<II", kind, len(data)) + data + bytes(-len(data) % 8)
 
-    count = 1300 * 10**6
+    count = 600 * 10**6
     inside = (
         element(6, struct.pack("<II", 9, 0))
-        + element(5, struct.pack("<iii", 1300, 1000, 1000))
+        + element(5, struct.pack("<iii", 600, 1000, 1000))
         + element(1, b"cube")
         + struct.pack("<II", 2, count)
     )
-    packer = zlib.compressobj(9)
+    packer = zlib.compressobj(1)
     packed = packer.compress(struct.pack("<II", 14, len(inside) + count) + inside)
-    packed += b"".join(packer.compress(bytes(10**7)) for _ in range(130)) + packer.flush()
+    packed += b"".join(packer.compress(bytes(10**7)) for _ in range(60)) + packer.flush()
     path = folder / "file.mat"
     header = b"MATLAB 5.0 MAT-file".ljust(116) + bytes(8) + b"\x00\x01IM"
     path.write_bytes(header + struct.pack("<II", 15, len(packed)) + packed)

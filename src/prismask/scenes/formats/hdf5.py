@@ -95,13 +95,16 @@ def all_arrays(path: Path, file: Any) -> Iterator[tuple[str, Any]]:
 
 def note_for(node: Any) -> str:
     """Why an array cannot be used, or an empty string."""
+    import h5py
+
     if node.dtype.kind not in "fiub":
         return "not real numbers"
     if node.shape is None:
         return "empty"
-    if node.external or (node.is_virtual and _leaves(node)):
-        return OUTSIDE
-    return ""
+    plan = node.id.get_create_plist()
+    is_virtual = plan.get_layout() == h5py.h5d.VIRTUAL
+    outside = is_virtual and any(one.file_name != "." for one in node.virtual_sources())
+    return OUTSIDE if outside or plan.get_external_count() else ""
 
 
 def read_values(path: Path, node: Any) -> NDArray[Any]:
@@ -124,18 +127,26 @@ def attributes(path: Path, node: Any) -> dict[str, Any]:
     found = {}
     for name in node.attrs:
         check_size(path, node.attrs.get_id(name).get_storage_size(), f"the attribute {name}")
-        value = node.attrs[name]
-        found[name] = value.reshape(-1)[0] if np.size(value) == 1 and np.ndim(value) else value
+        found[name] = attribute(node, name)
     return found
+
+
+def attribute(node: Any, name: str) -> Any:
+    """One attribute, None where there is none."""
+    import h5py
+
+    if not h5py.h5a.exists(node.id, name.encode("utf-8", "surrogateescape")):
+        return None
+    value = node.attrs[name]
+    is_list_of_one = isinstance(value, np.ndarray) and value.size == 1
+    return value.reshape(-1)[0] if is_list_of_one else value
 
 
 def text_attribute(node: Any, name: str) -> str:
     """An attribute as text, empty where there is none."""
-    value = node.attrs.get(name)
+    value = attribute(node, name)
     if value is None:
         return ""
-    if isinstance(value, np.ndarray) and value.size == 1:
-        value = value.reshape(-1)[0]
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
@@ -148,7 +159,3 @@ def check_size(path: Path, size: int, what: str) -> None:
 def own_path(node: Any) -> str:
     """`/entry/cube` → `entry/cube`."""
     return str(node.name).lstrip("/")
-
-
-def _leaves(node: Any) -> bool:
-    return any(source.file_name != "." for source in node.virtual_sources())

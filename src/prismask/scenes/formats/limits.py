@@ -33,6 +33,8 @@ DEFLATE_RATIO = 1100
 
 _LEAST_MEMORY, _MEMORY_PER_BYTE = 2 * 10**9, 16
 _LEAST_SECONDS, _BYTES_PER_SECOND = 10.0, 2e6
+_ENDLESS, _BOUNDLESS = 1e7, 2**60
+"""What an infinite limit means to the system."""
 _COPIES = 4
 """Turning what a file holds into a record takes about four times its size."""
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -77,8 +79,8 @@ def limits_for(path: Path) -> Limits:
     memory = stated.memory_bytes or _from_environment(MEMORY_VARIABLE)
     seconds = stated.seconds or _from_environment(SECONDS_VARIABLE)
     return Limits(
-        seconds or _LEAST_SECONDS + size / _BYTES_PER_SECOND,
-        int(memory or _LEAST_MEMORY + _MEMORY_PER_BYTE * size),
+        min(seconds or _LEAST_SECONDS + size / _BYTES_PER_SECOND, _ENDLESS),
+        int(min(memory or _LEAST_MEMORY + _MEMORY_PER_BYTE * size, _BOUNDLESS)),
     )
 
 

@@ -18,6 +18,7 @@ from prismask.scenes.atomic import write_beside
 from prismask.scenes.formats.contents import Contents, Listed, Variable, as_kind
 from prismask.scenes.formats.hdf5 import (
     all_arrays,
+    attribute,
     attributes,
     note_for,
     open_node,
@@ -31,6 +32,7 @@ from prismask.scenes.wavelengths import may_be_list
 
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
 _FILLS = ("_FillValue", "missing_value")
+_PACKING = (*_FILLS, "_Unsigned", "scale_factor", "add_offset")
 MOST_LISTS = 100
 """Lists of wavelengths that are read; a file with more leaves the choice to people anyway."""
 
@@ -100,7 +102,8 @@ def _read(path: Path, name: str) -> NDArray[Any]:
     # The file is opened again for each array, so that nobody has to close `Contents`.
     with h5py.File(path, "r") as file:
         node = open_node(file, name)
-        values = _unpacked(read_values(path, node), attributes(path, node))
+        packing = {key: text for key in _PACKING if (text := attribute(node, key)) is not None}
+        values = _unpacked(read_values(path, node), packing)
         order = axis_order(_dimensions(node))
     return values if order is None else values.transpose(order)
 
