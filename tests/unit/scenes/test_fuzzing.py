@@ -33,4 +33,4 @@ def test_no_mutant_does_harm(format: int) -> None:
     counts, troubles = run(numbers, seed=1)
     assert not troubles
     assert counts.total() == PER_FORMAT
-    assert counts["refused"] > 0
+    assert counts["read"] < PER_FORMAT
