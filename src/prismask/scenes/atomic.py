@@ -9,32 +9,31 @@ Files that belong together (an ENVI header and its data) are swapped in an order
 a mixed pair: the *key* file, the last of the list and the one readers start from, goes away first
 and comes back last. By then all new files are complete, so that a swap that was killed in between
 can be read (`key_of_swap`, `file_of_swap`) and finished (`finish_swap`) by anyone who comes later.
-
-Hidden names say which process of which computer made them, so that nobody takes away what
-somebody else is still writing.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
-import platform
-import re
-import secrets
 import shutil
 import stat
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from prismask.errors import OutputExistsError, PrismaskError, WriteFailedError
-
-PART_SUFFIX = ".prismask-part"
-"""Ends the name of a file that is still being written."""
-OLD_SUFFIX = ".prismask-old"
-"""Ends the name of a replaced file while its pair is being swapped."""
+from prismask.scenes import hidden_files
+from prismask.scenes.hidden_files import OLD_SUFFIX as OLD_SUFFIX
+from prismask.scenes.hidden_files import PART_SUFFIX as PART_SUFFIX
+from prismask.scenes.hidden_files import (
+    hidden_name,
+    hidden_start,
+    is_abandoned,
+    new_token,
+    sweep,
+    token_of,
+)
+from prismask.scenes.hidden_files import is_leftover as is_leftover
 
 
 @contextmanager
@@ -58,15 +57,15 @@ def write_together(
     for target in targets:
         refuse_existing(target, overwrite)
     for folder in {target.parent for target in targets}:
-        _sweep(folder)
+        sweep(folder)
     if len(targets) > 1:
         _remove_old(targets)
     parts: list[Path] = []
-    token = f"{_computer():04x}-{os.getpid():x}-{secrets.token_hex(4)}"
+    token = new_token()
+    hidden_files.in_use.add(token)
     try:
         for target in targets:
             parts.append(_new_part(target, token))
-            _being_written.add(parts[-1])
         modes = [stat.S_IMODE(part.stat().st_mode) for part in parts]
         yield tuple(parts)
         for part, target, mode in zip(parts, targets, modes, strict=True):
@@ -83,7 +82,7 @@ def write_together(
             # A part that cannot even be removed must not hide the error that led here.
             with contextlib.suppress(OSError):
                 part.unlink(missing_ok=True)
-            _being_written.discard(part)
+        hidden_files.in_use.discard(token)
 
 
 def check_output(path: Path, overwrite: bool = False) -> None:
@@ -118,16 +117,11 @@ def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
             )
 
 
-def is_leftover(path: Path) -> bool:
-    """Whether a file is the remains of an interrupted write."""
-    return path.name.endswith((PART_SUFFIX, OLD_SUFFIX))
-
-
 def kept_from_swap(path: Path) -> list[Path]:
     """Old versions of `path` that an interrupted swap left beside it."""
     if not path.parent.is_dir():
         return []
-    start = f".{_short(path.name)}."
+    start = hidden_start(path)
     return sorted(
         other
         for other in path.parent.iterdir()
@@ -148,8 +142,7 @@ def key_of_swap(key: Path) -> Path | None:
 
 def file_of_swap(new_key: Path, path: Path) -> Path:
     """Where the new `path` lies that belongs to `new_key`: still hidden, or in its place."""
-    token = _TOKEN.search(new_key.name)
-    hidden = _hidden(path, token[1], PART_SUFFIX) if token else path
+    hidden = hidden_name(path, token_of(new_key), PART_SUFFIX)
     return hidden if hidden.exists() else path
 
 
@@ -158,18 +151,12 @@ def finish_swap(new_key: Path, paths: Sequence[Path]) -> None:
 
     Nothing happens while the process that swaps them lives.
     """
-    if not _is_abandoned(new_key):
+    if not is_abandoned(new_key):
         return
     for path in paths:
         hidden = file_of_swap(new_key, path)
         if hidden != path:
             hidden.replace(path)
-
-
-_TOKEN = re.compile(r"\.([0-9a-f]{4}-[0-9a-f]+-[0-9a-f]{8})\.prismask-(?:part|old)$")
-_LONGEST_NAME = 150
-_being_written: set[Path] = set()
-_swept: set[tuple[int, Path]] = set()
 
 
 def _exists(path: Path) -> bool:
@@ -179,85 +166,31 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _computer() -> int:
-    return zlib.crc32(platform.node().encode("utf-8", "replace")) & 0xFFFF
-
-
-def _is_abandoned(path: Path) -> bool:
-    """Whether the process that made a hidden file has ended; False where that cannot be known."""
-    token = _TOKEN.search(path.name)
-    if token is None:
-        return False
-    computer, pid, _ = token[1].split("-")
-    if int(computer, 16) != _computer():
-        return False
-    if int(pid, 16) == os.getpid():
-        return path not in _being_written  # an earlier process of the same number
-    try:
-        os.kill(int(pid, 16), 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):
-        pass
-    return False
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what killed runs left in a folder; once a run, as folders may be large."""
-    if (os.getpid(), folder) in _swept:
-        return
-    _swept.add((os.getpid(), folder))
-    with contextlib.suppress(OSError):
-        hidden = [path for path in folder.iterdir() if is_leftover(path)]
-        swapping = {_token(path) for path in hidden if path.name.endswith(OLD_SUFFIX)}
-        for path in hidden:
-            is_part = path.name.endswith(PART_SUFFIX) and _token(path) not in swapping
-            if is_part and _is_abandoned(path):
-                path.unlink(missing_ok=True)
-
-
 def _remove_old(targets: Sequence[Path]) -> None:
     """Remove replaced versions that a run left which was killed when all was in its place."""
     if targets[-1].exists():
         for target in targets:
             for old in kept_from_swap(target):
-                if _is_abandoned(old):
+                if is_abandoned(old):
                     old.unlink(missing_ok=True)
-
-
-def _token(path: Path) -> str:
-    found = _TOKEN.search(path.name)
-    return found[1] if found else ""
-
-
-def _short(name: str) -> str:
-    """A name that leaves room for what is put around it; 255 bytes are the limit of most disks."""
-    raw = os.fsencode(name)
-    if len(raw) <= _LONGEST_NAME:
-        return name
-    start = os.fsdecode(raw[:_LONGEST_NAME]).encode("utf-8", "ignore").decode("utf-8", "ignore")
-    return f"{start}~{hashlib.sha256(raw).hexdigest()[:8]}"
 
 
 def _real(path: Path) -> Path:
     """Where the bytes go: a link stays a link, its target is what gets replaced."""
     try:
         target = path.resolve()
-    except (OSError, ValueError, RuntimeError) as problem:  # a zero in the name, a loop of links
+        has_folder = target.parent.is_dir()
+    except (OSError, ValueError, RuntimeError) as problem:  # too long a name, a loop of links …
         raise WriteFailedError(f"{path} cannot be written: {problem}.") from problem
-    if not target.parent.is_dir():
+    if not has_folder:
         raise WriteFailedError(
             f"{path} cannot be written: there is no folder {target.parent}. Make it first."
         )
     return target
 
 
-def _hidden(target: Path, token: str, suffix: str) -> Path:
-    return target.with_name(f".{_short(target.name)}.{token}{suffix}")
-
-
 def _new_part(target: Path, token: str) -> Path:
-    part = _hidden(target, token, PART_SUFFIX)
+    part = hidden_name(target, token, PART_SUFFIX)
     # 0o666 minus the umask, as for any new file; `tempfile` would make it private to the owner.
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     return part
@@ -317,8 +250,7 @@ def _swap(parts: Sequence[Path], targets: Sequence[Path]) -> None:
     try:
         for target in reversed(targets):
             if target.exists():
-                # The same token: whoever finds one file of a swap can find the others.
-                old = _hidden(target, _token(parts[0]), OLD_SUFFIX)
+                old = hidden_name(target, token_of(parts[0]), OLD_SUFFIX)
                 target.rename(old)
                 moved.append((old, target))
         for part, target in zip(parts, targets, strict=True):

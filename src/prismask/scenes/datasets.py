@@ -171,7 +171,7 @@ def read_scene_folder(
     names: Iterable[str] | None = None,
     wavelengths: Sequence[float] | NDArray[np.float64] | None = None,
 ) -> dict[str, Cube]:
-    """A folder of .mat scenes, one a file, as TSA-Net hands them out.
+    """A folder of .mat scenes, one per file, as TSA-Net hands them out.
 
     Scenes of 28 bands without wavelengths of their own get those of the TSA-Net camera.
     """

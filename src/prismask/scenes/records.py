@@ -79,7 +79,7 @@ class Mask:
     """A calibrated coded aperture: transmission in [0, 1]."""
 
     values: Array
-    """Transmission `(H, W)`, or one plane a band `(C, H, W)`, float32."""
+    """Transmission `(H, W)`, or one plane per band `(C, H, W)`, float32."""
     wavelengths: NDArray[np.float64] | None = None
     """Wavelength of each plane in nanometres, for a mask `(C, H, W)`."""
     attrs: Mapping[str, Any] = field(default_factory=dict)

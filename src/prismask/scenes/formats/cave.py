@@ -1,4 +1,4 @@
-"""CAVE scenes as Columbia distributes them: a folder of 31 PNGs a scene, 400–700 nm every 10 nm.
+"""CAVE scenes as Columbia distributes them: a folder of 31 PNGs per scene, 400–700 nm every 10 nm.
 
 `name_ms/name_ms/name_ms_01.png … _31.png`, 16 bits. One scene (watercolors) is 8-bit RGBA with
 equal colours; their mean is taken. Any level of the folders may be given.
@@ -46,7 +46,7 @@ def find_scenes(folder: Path) -> dict[str, dict[int, Path]]:
 
 
 def read(path: Path) -> Contents:
-    """What a CAVE folder holds: one variable a scene."""
+    """What a CAVE folder holds: one variable per scene."""
     variables = {}
     for name, files in find_scenes(path).items():
         first = next(iter(files.values()))

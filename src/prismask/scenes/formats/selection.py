@@ -256,7 +256,7 @@ def _option(kind: Kind | None) -> str:
 
 def _advice(dimensions: int) -> str:
     if dimensions == 3:
-        return "Three dimensions are a cube, or a mask with one plane a band: load it as such."
+        return "Three dimensions are a cube, or a mask with one plane per band: load it as such."
     if dimensions == 2:
         return "Two dimensions are a measurement or a mask: load it as such."
     return "Squeeze or split the array first."

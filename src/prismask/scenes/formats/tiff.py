@@ -1,4 +1,4 @@
-"""Multi-page TIFF: one page a band, wavelengths and provenance as JSON in the description.
+"""Multi-page TIFF: one page per band, wavelengths and provenance as JSON in the description.
 
 Keeps values, wavelengths, kind and provenance; no error bar. Needs the extra `io` (tifffile,
 and imagecodecs for compressions other than deflate).
@@ -48,7 +48,7 @@ def read(path: Path) -> Contents:
             raise FormatError(f"{path} has {len(file.pages)} whole pages of {stated}: cut short.")
         flat = pages == 1 and about.get("dimensions") != 3
         shape = first.shape if flat else (pages, *first.shape)
-        note = "" if len(first.shape) == 2 else "colour: convert it to grey, one page a band"
+        note = "" if len(first.shape) == 2 else "colour: convert it to grey, one page per band"
         note = note if first.dtype is not None and first.dtype.kind in "fiub" else "not numbers"
         dtype = str(first.dtype)
     variable = Variable(
