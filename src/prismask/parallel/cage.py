@@ -30,6 +30,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,7 @@ def run_caged(
         "modules": list(modules),
         "seconds": limits.seconds,
         "memory_bytes": limits.memory_bytes,
+        "folder": _working_folder(),
         "log_level": logging.getLogger("prismask").getEffectiveLevel(),
     }
     cage = _borrow()
@@ -124,7 +126,7 @@ class Cage:
     def __init__(self) -> None:
         self.scratch = _scratch_file()
         self.is_lost = False
-        path = json.dumps([entry for entry in sys.path if isinstance(entry, str)])
+        path = json.dumps([str(Path(entry).absolute()) for entry in sys.path])
         environment = os.environ | {
             # A process with threads of its own must not fork.
             **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
@@ -134,6 +136,7 @@ class Cage:
                 [sys.executable, "-W", "ignore", "-c", _START, path, str(self.scratch)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                 pass_fds=(self.scratch,), start_new_session=True, env=environment, bufsize=0,
+                cwd="/",  # no folder is kept busy by a process that only waits
             )  # fmt: skip
         except OSError as problem:
             os.close(self.scratch)
@@ -221,6 +224,14 @@ class Cage:
         if self.scratch >= 0:
             os.close(self.scratch)
             self.scratch = -1
+
+
+def _working_folder() -> str:
+    """Where relative paths start; this process may have moved since the warm one was started."""
+    try:
+        return os.getcwd()  # noqa: PTH109
+    except FileNotFoundError:
+        return "/"
 
 
 def _scratch_file() -> int:

@@ -80,6 +80,8 @@ def _in_a_fork(order: dict[str, Any], scratch: int, replies: int, requests: int)
 def _work_and_exit(order: dict[str, Any], scratch: int) -> NoReturn:
     code = 1
     try:
+        with contextlib.suppress(OSError):  # it may be gone
+            os.chdir(order["folder"])
         _limit(float(order["seconds"]), int(order["memory_bytes"]))
         _write_answer(scratch, _answer(order, scratch))
         code = 0

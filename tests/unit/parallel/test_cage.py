@@ -98,6 +98,16 @@ def test_no_task_sees_what_another_left() -> None:
     assert [run("remember")[0] for _ in range(3)] == [1, 1, 1]
 
 
+def test_relative_paths_start_where_the_caller_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        monkeypatch.chdir(tmp_path / name)
+        run("sleep", 0, "started")
+        assert (tmp_path / name / "started").exists()
+
+
 def test_messages_are_logged_here(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         run("warn")
