@@ -26,6 +26,7 @@ from hostile_files import (
 
 from prismask.apps.cli.app import run
 from prismask.errors import ConfigError, DataMissingError, FormatError, PrismaskError
+from prismask.scenes.formats import cave
 from prismask.scenes.formats.files import describe, load, load_cube, save
 from prismask.scenes.formats.limits import ReadLimits
 from prismask.scenes.formats.registry import identify
@@ -174,6 +175,14 @@ def test_pipes_devices_and_folders(tmp_path: Path) -> None:
     (tmp_path / "folder.nc").mkdir()
     with pytest.raises(FormatError, match="is a folder"):
         load(tmp_path / "folder.nc")
+
+
+def test_folders_of_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cave, "MOST_ENTRIES", 30)
+    for number in range(31):
+        (tmp_path / f"{number}.txt").touch()
+    with pytest.raises(FormatError, match=r"more than 30 files and folders.*Give one"):
+        load(tmp_path)
 
 
 def test_pipes_among_the_files_of_a_format(tmp_path: Path) -> None:

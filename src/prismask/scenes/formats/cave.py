@@ -24,17 +24,26 @@ WAVELENGTHS_NM = tuple(400.0 + 10.0 * band for band in range(BANDS))
 """Centre wavelengths of the bands."""
 
 _DEPTH = 3
+MOST_ENTRIES = 20_000
+"""All of CAVE is a tenth of that; somebody's home is more."""
 _FILE = re.compile(r"(?P<scene>.+)_ms_(?P<band>\d\d)\.png", re.IGNORECASE)
 
 
 def find_scenes(folder: Path) -> dict[str, dict[int, Path]]:
     """Scenes in a folder, up to three levels down: `{name: {band: file}}`, sorted by name."""
     scenes: dict[str, dict[int, Path]] = {}
+    count = 0
     level = [folder]
     for _ in range(_DEPTH + 1):
         below: list[Path] = []
         for place in level:
             for entry in sorted(place.iterdir()):
+                count += 1
+                if count > MOST_ENTRIES:
+                    raise FormatError(
+                        f"{folder} holds more than {MOST_ENTRIES:,} files and folders: no folder "
+                        "of CAVE scenes. Give one of its files."
+                    )
                 if entry.name.startswith("."):
                     continue
                 if entry.is_dir():
