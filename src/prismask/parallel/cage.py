@@ -126,7 +126,7 @@ class Cage:
     def __init__(self) -> None:
         self.scratch = _scratch_file()
         self.is_lost = False
-        path = json.dumps([str(Path(entry).absolute()) for entry in sys.path])
+        path = json.dumps([str(Path(_working_folder(), entry)) for entry in sys.path])
         environment = os.environ | {
             # A process with threads of its own must not fork.
             **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),

@@ -83,7 +83,11 @@ def _work_and_exit(order: dict[str, Any], scratch: int) -> NoReturn:
         with contextlib.suppress(OSError):  # it may be gone
             os.chdir(order["folder"])
         _limit(float(order["seconds"]), int(order["memory_bytes"]))
-        _write_answer(scratch, _answer(order, scratch))
+        try:
+            _write_answer(scratch, _answer(order, scratch))
+        except (TypeError, ValueError, RecursionError) as problem:  # facts that JSON cannot hold
+            message = f"{type(problem).__name__}: {problem}"[:LONGEST_MESSAGE]
+            _write_answer(scratch, {"error": "Exception", "message": message, "messages": []})
         code = 0
     finally:
         os._exit(code)

@@ -35,6 +35,10 @@ def stumble() -> tuple[Any, list[Any]]:
     return {}["missing"], []
 
 
+def ramble() -> tuple[Any, list[Any]]:
+    return {"facts": object()}, []
+
+
 def crash() -> tuple[Any, list[Any]]:
     ctypes.string_at(0)
     return None, []

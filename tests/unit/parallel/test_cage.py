@@ -75,6 +75,7 @@ def test_arrays_keep_type_shape_and_order() -> None:
     [
         ("refuse", USUAL, ShapeError, "it is 3×4."),
         ("stumble", USUAL, TaskFailedError, "KeyError: 'missing'"),
+        ("ramble", USUAL, TaskFailedError, "not JSON serializable"),
         ("crash", USUAL, CrashError, "SIGSEGV"),
         ("vanish", USUAL, CrashError, "without an answer"),
         ("hang", Limits(0.3, 2**29), TimeLimitError, "0.3 s"),
