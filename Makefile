@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test quick lint results docs clean help
+.PHONY: demo test quick lint fuzz results docs clean help
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
@@ -25,6 +25,9 @@ test: $(STAMP) lint ## everything that must hold
 
 quick: $(STAMP) ## the tests that take seconds
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+
+fuzz: $(STAMP) ## 20,000 damaged files of every format: none may do harm
+	OMP_NUM_THREADS=1 $(BIN)/python tests/unit/scenes/fuzzing.py --count 20000 --keep build/fuzz
 
 lint: $(STAMP) ## style, types, import directions
 	$(BIN)/ruff check .

@@ -53,6 +53,7 @@ python_maximum_signature_line_length = 80
 RESULT_PAGES = sorted((ROOT / "results" / "pages").glob("*.md"))
 ELSEWHERE = {
     "results": "results/README.md",
+    "security": "SECURITY.md",
     "contributing": "CONTRIBUTING.md",
     "changelog": "CHANGELOG.md",
     **{f"results/{page.stem}": f"results/pages/{page.name}" for page in RESULT_PAGES},

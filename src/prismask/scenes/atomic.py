@@ -3,31 +3,37 @@
 A new file is written beside its place (same folder, so that a rename never copies), flushed to
 the disk, and only then renamed. Whatever goes wrong before that, the old file is untouched. A
 process killed in the middle leaves a hidden file that ends in `.prismask-part`; no reader takes
-it for data, and it can be deleted.
+it for data, and the next run that writes into the folder removes it.
 
 Files that belong together (an ENVI header and its data) are swapped in an order that never shows
 a mixed pair: the *key* file, the last of the list and the one readers start from, goes away first
-and comes back last. Killed in between, the pair has no header, and the old pair lies beside it
-under names that end in `.prismask-old`.
+and comes back last. By then all new files are complete, so that a swap that was killed in between
+can be read (`key_of_swap`, `file_of_swap`) and finished (`finish_swap`) by anyone who comes later.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from prismask.errors import OutputExistsError, PrismaskError, WriteFailedError
-
-PART_SUFFIX = ".prismask-part"
-"""Ends the name of a file that is still being written."""
-OLD_SUFFIX = ".prismask-old"
-"""Ends the name of a replaced file while its pair is being swapped."""
+from prismask.scenes import hidden_files
+from prismask.scenes.hidden_files import OLD_SUFFIX as OLD_SUFFIX
+from prismask.scenes.hidden_files import PART_SUFFIX as PART_SUFFIX
+from prismask.scenes.hidden_files import (
+    hidden_name,
+    hidden_start,
+    is_abandoned,
+    new_token,
+    sweep,
+    token_of,
+)
+from prismask.scenes.hidden_files import is_leftover as is_leftover
 
 
 @contextmanager
@@ -50,10 +56,16 @@ def write_together(
     targets = tuple(_real(Path(path)) for path in paths)
     for target in targets:
         refuse_existing(target, overwrite)
+    for folder in {target.parent for target in targets}:
+        sweep(folder)
+    if len(targets) > 1:
+        _remove_old(targets)
     parts: list[Path] = []
+    token = new_token()
+    hidden_files.in_use.add(token)
     try:
         for target in targets:
-            parts.append(_new_part(target))
+            parts.append(_new_part(target, token))
         modes = [stat.S_IMODE(part.stat().st_mode) for part in parts]
         yield tuple(parts)
         for part, target, mode in zip(parts, targets, modes, strict=True):
@@ -70,6 +82,7 @@ def write_together(
             # A part that cannot even be removed must not hide the error that led here.
             with contextlib.suppress(OSError):
                 part.unlink(missing_ok=True)
+        hidden_files.in_use.discard(token)
 
 
 def check_output(path: Path, overwrite: bool = False) -> None:
@@ -80,25 +93,35 @@ def check_output(path: Path, overwrite: bool = False) -> None:
 
 def refuse_existing(path: Path, overwrite: bool = False) -> None:
     """Raise unless something may be written at `path`."""
-    if path.is_dir():
+    try:
+        is_folder, exists = path.is_dir(), path.exists()
+    except (OSError, ValueError) as problem:  # a name too long, or with a zero in it
+        reason = getattr(problem, "strerror", None) or problem
+        raise WriteFailedError(f"{path} cannot be written: {reason}.") from problem
+    if is_folder:
         raise OutputExistsError(f"{path} is a folder; give the name of a file in it.")
-    if path.exists() and not overwrite:
+    if exists and not overwrite:
         raise OutputExistsError(
             f"{path} exists already and was kept. Choose another name, or allow overwriting "
             "(overwrite=True, --overwrite)."
         )
 
 
-def is_leftover(path: Path) -> bool:
-    """Whether a file is the remains of an interrupted write."""
-    return path.name.endswith((PART_SUFFIX, OLD_SUFFIX))
+def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
+    """Raise where an output is also an input, which overwriting would destroy."""
+    read = {path.resolve() for path in inputs}
+    for path in outputs:
+        if path.resolve() in read:
+            raise OutputExistsError(
+                f"{path} is what is read, and would be lost. Choose another name for the result."
+            )
 
 
 def kept_from_swap(path: Path) -> list[Path]:
     """Old versions of `path` that an interrupted swap left beside it."""
     if not path.parent.is_dir():
         return []
-    start = f".{path.name}."
+    start = hidden_start(path)
     return sorted(
         other
         for other in path.parent.iterdir()
@@ -106,22 +129,68 @@ def kept_from_swap(path: Path) -> list[Path]:
     )
 
 
+def key_of_swap(key: Path) -> Path | None:
+    """Where the new key file of an interrupted swap lies, complete; None if there is no such."""
+    if _exists(key):
+        return None
+    for old in kept_from_swap(key):
+        new = old.with_name(old.name.removesuffix(OLD_SUFFIX) + PART_SUFFIX)
+        if new.exists():
+            return new
+    return None
+
+
+def file_of_swap(new_key: Path, path: Path) -> Path:
+    """Where the new `path` lies that belongs to `new_key`: still hidden, or in its place."""
+    hidden = hidden_name(path, token_of(new_key), PART_SUFFIX)
+    return hidden if hidden.exists() else path
+
+
+def finish_swap(new_key: Path, paths: Sequence[Path]) -> None:
+    """Put the files of an interrupted swap in their places, the key file last.
+
+    Nothing happens while the process that swaps them lives.
+    """
+    if not is_abandoned(new_key):
+        return
+    for path in paths:
+        hidden = file_of_swap(new_key, path)
+        if hidden != path:
+            hidden.replace(path)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name too long, or with a zero in it, is no file's
+        return False
+
+
+def _remove_old(targets: Sequence[Path]) -> None:
+    """Remove replaced versions that a run left which was killed when all was in its place."""
+    if targets[-1].exists():
+        for target in targets:
+            for old in kept_from_swap(target):
+                if is_abandoned(old):
+                    old.unlink(missing_ok=True)
+
+
 def _real(path: Path) -> Path:
     """Where the bytes go: a link stays a link, its target is what gets replaced."""
-    target = path.resolve()
-    if not target.parent.is_dir():
+    try:
+        target = path.resolve()
+        has_folder = target.parent.is_dir()
+    except (OSError, ValueError, RuntimeError) as problem:  # too long a name, a loop of links …
+        raise WriteFailedError(f"{path} cannot be written: {problem}.") from problem
+    if not has_folder:
         raise WriteFailedError(
             f"{path} cannot be written: there is no folder {target.parent}. Make it first."
         )
     return target
 
 
-def _hidden(target: Path, suffix: str) -> Path:
-    return target.with_name(f".{target.name}.{secrets.token_hex(4)}{suffix}")
-
-
-def _new_part(target: Path) -> Path:
-    part = _hidden(target, PART_SUFFIX)
+def _new_part(target: Path, token: str) -> Path:
+    part = hidden_name(target, token, PART_SUFFIX)
     # 0o666 minus the umask, as for any new file; `tempfile` would make it private to the owner.
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
     return part
@@ -181,7 +250,7 @@ def _swap(parts: Sequence[Path], targets: Sequence[Path]) -> None:
     try:
         for target in reversed(targets):
             if target.exists():
-                old = _hidden(target, OLD_SUFFIX)
+                old = hidden_name(target, token_of(parts[0]), OLD_SUFFIX)
                 target.rename(old)
                 moved.append((old, target))
         for part, target in zip(parts, targets, strict=True):

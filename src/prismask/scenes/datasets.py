@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from prismask.checks import nearest, size_text
 from prismask.errors import DataMissingError, FormatError, ShapeError
+from prismask.scenes.cubepack import read_cubepack, read_header
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
 from prismask.scenes.formats import cave, kaist
 from prismask.scenes.formats.contents import reading
-from prismask.scenes.formats.cubepack import read_cubepack, read_header
 from prismask.scenes.formats.files import load_cube, load_mask
 from prismask.scenes.records import Cube, Mask
 from prismask.scenes.resample import resample
@@ -39,7 +39,7 @@ LEFT_OUT = ("watercolors",)
 HOW_TO_GET = {
     "splits.json": "write it: {wavelengths_nm, scenes: {train, validation, test}, masks}",
     "CAVE": "download it from https://www.cs.columbia.edu/CAVE/databases/multispectral/ and unpack "
-    "it into a folder `cave`, or pack it with prismask.scenes.formats.cubepack.write_cubepack",
+    "it into a folder `cave`, or pack it with prismask.scenes.cubepack.write_cubepack",
     "KAIST": "take the ten simulation test scenes (scene01.mat …) from "
     "https://github.com/mengziyi64/TSA-Net and put them into a folder `kaist`",
     "masks": "take mask.mat from https://github.com/mengziyi64/TSA-Net (660×660 and 256×256) and "
@@ -171,7 +171,7 @@ def read_scene_folder(
     names: Iterable[str] | None = None,
     wavelengths: Sequence[float] | NDArray[np.float64] | None = None,
 ) -> dict[str, Cube]:
-    """A folder of .mat scenes, one a file, as TSA-Net hands them out.
+    """A folder of .mat scenes, one per file, as TSA-Net hands them out.
 
     Scenes of 28 bands without wavelengths of their own get those of the TSA-Net camera.
     """
@@ -213,15 +213,12 @@ def _load_cave(folder: Path, names: list[str], wavelengths: Any) -> dict[str, Cu
             )
     if (folder / "cave.cubepack").is_file():
         return read_cubepack(folder / "cave.cubepack", names, wavelengths)
-    files = cave.find_scenes(folder / "cave")
-    grid = np.array(cave.WAVELENGTHS_NM)
-    return {
-        name: resample(
-            Cube(cave.read_scene(name, files[name]), grid, attrs={"source": "CAVE", "scene": name}),
-            wavelengths,
-        )
-        for name in names
-    }
+    cubes = {}
+    for name in names:
+        scene = load_cube(folder / "cave", variable=name)
+        attrs = {"source": "CAVE", "scene": name}
+        cubes[name] = resample(Cube(scene.values, scene.wavelengths, attrs=attrs), wavelengths)
+    return cubes
 
 
 def _load_kaist(folder: Path, names: list[str], wavelengths: Any) -> dict[str, Cube]:

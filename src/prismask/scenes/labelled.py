@@ -7,6 +7,7 @@ they were.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ from prismask.scenes.formats.contents import (
 from prismask.scenes.formats.selection import make_record
 from prismask.scenes.records import Record
 from prismask.scenes.units import is_length
-from prismask.scenes.wavelengths import WAVELENGTH_NAMES
+from prismask.scenes.wavelengths import WAVELENGTH_NAMES, may_be_list
 
 if TYPE_CHECKING:
     import xarray
@@ -98,7 +99,9 @@ def dataset_contents(dataset: xarray.Dataset, source: str) -> Contents:
     variables = {str(name): _variable(str(name), array) for name, array in dataset.items()}
     kind = as_kind(dataset.attrs.get("prismask_kind"))
     listed = _listed(dataset)
-    return Contents(source, "NetCDF-4", variables, None, None, _attrs(dataset), kind, listed)
+    return Contents(
+        source, "NetCDF-4", variables, None, None, provenance(dataset.attrs), kind, listed
+    )
 
 
 def _variable(name: str, array: xarray.DataArray) -> Variable:
@@ -108,36 +111,45 @@ def _variable(name: str, array: xarray.DataArray) -> Variable:
 
 
 def _read(array: xarray.DataArray) -> NDArray[Any]:
-    return np.asarray(_ordered(array).values)
+    order = axis_order([str(dim) for dim in array.dims])
+    return np.asarray(array.values if order is None else array.values.transpose(order))
 
 
-def _ordered(array: xarray.DataArray) -> xarray.DataArray:
-    """Wavelength, row, column, where the names of the dimensions tell."""
+def axis_order(dims: Sequence[str]) -> tuple[int, ...] | None:
+    """The order that brings dimensions of these names to wavelength, row, column; None: unclear."""
     places = []
-    for dim in array.dims:
-        word = str(dim).lower()
+    for dim in dims:
+        word = dim.lower()
         places.append(
             0 if word in _SPECTRAL else 1 if word in _ROWS else 2 if word in _COLUMNS else None
         )
     if None in places or len(set(places)) != len(places):
-        return array
-    order = sorted(zip(places, array.dims, strict=True), key=lambda pair: pair[0] or 0)
-    return array.transpose(*(dim for _, dim in order))
+        return None
+    return tuple(sorted(range(len(places)), key=lambda axis: places[axis] or 0))
+
+
+def means_wavelengths(name: str, units: str | None) -> bool:
+    """Whether a list of that name holds wavelengths, or may do so.
+
+    `band` merely counts, unless it has a unit of length.
+    """
+    word = name.lower()
+    return word in WAVELENGTH_NAMES or (word in _SPECTRAL and is_length(units))
 
 
 def _listed(dataset: xarray.Dataset) -> tuple[Listed, ...]:
     found = []
     for name, array in dataset.variables.items():
-        word, units = str(name).lower(), array.attrs.get("units")
+        units = array.attrs.get("units")
         units = None if units is None else str(units)
-        # `band` merely counts, unless it has a unit of length.
-        means = word in WAVELENGTH_NAMES or (word in _SPECTRAL and is_length(units))
-        if means and array.ndim == 1 and array.dtype.kind in "fiu":
+        is_list = array.ndim == 1 and may_be_list(array.shape) and array.dtype.kind in "fiu"
+        if is_list and means_wavelengths(str(name), units):
             found.append(Listed(str(name), array.values, units))
     return tuple(found)
 
 
-def _attrs(dataset: xarray.Dataset) -> dict[str, Any]:
-    if "prismask_kind" in dataset.attrs:
-        return from_json(str(dataset.attrs.get("provenance", "{}")))
-    return {str(key): plain(value) for key, value in dataset.attrs.items()}
+def provenance(attrs: Mapping[Any, Any]) -> dict[str, Any]:
+    """The provenance in the attributes of a dataset: ours as it was, or all of a foreign one."""
+    if "prismask_kind" in attrs:
+        return from_json(str(plain(attrs.get("provenance", "{}"))))
+    return {str(key): plain(value) for key, value in attrs.items()}

@@ -41,6 +41,7 @@ class Cube:
     """Provenance: where it came from and how it was made."""
 
     def __post_init__(self) -> None:
+        _check_attrs(self.attrs)
         values = _frozen(self.values, "cube", ("C", "H", "W"))
         object.__setattr__(self, "values", values)
         for name in ("std", "lower", "upper"):
@@ -78,15 +79,15 @@ class Mask:
     """A calibrated coded aperture: transmission in [0, 1]."""
 
     values: Array
-    """Transmission `(H, W)`, or one plane a band `(C, H, W)`, float32."""
+    """Transmission `(H, W)`, or one plane per band `(C, H, W)`, float32."""
     wavelengths: NDArray[np.float64] | None = None
     """Wavelength of each plane in nanometres, for a mask `(C, H, W)`."""
     attrs: Mapping[str, Any] = field(default_factory=dict)
     """Provenance."""
 
     def __post_init__(self) -> None:
-        spec = ("H", "W") if np.ndim(self.values) == 2 else ("C", "H", "W")
-        values = _frozen(self.values, "mask", spec)
+        _check_attrs(self.attrs)
+        values = _frozen(self.values, "mask", None)
         low, high = float(values.min()), float(values.max())
         if low < 0 or high > 1:
             raise ValuesError(
@@ -127,6 +128,7 @@ class Measurement:
     """Provenance."""
 
     def __post_init__(self) -> None:
+        _check_attrs(self.attrs)
         object.__setattr__(self, "values", _frozen(self.values, "measurement", ("H", "W")))
 
     @property
@@ -159,7 +161,10 @@ def array_hash(values: NDArray[Any]) -> str:
 
 def check_wavelengths(wavelengths: Any, bands: int) -> NDArray[np.float64]:
     """Wavelengths as a read-only ascending float64 array of the right length."""
-    values = np.array(wavelengths, dtype=np.float64)
+    try:
+        values = np.array(wavelengths, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as problem:
+        raise ValuesError(f"wavelengths are not a list of numbers: {problem}.") from problem
     check_shape(values, (bands,), "wavelengths")
     check_finite(values, "wavelengths")
     if np.any(np.diff(values) <= 0):
@@ -173,11 +178,20 @@ def check_wavelengths(wavelengths: Any, bands: int) -> NDArray[np.float64]:
     return values
 
 
-def _frozen(values: Any, name: str, spec: tuple[str | int, ...]) -> Array:
-    """A read-only float32 copy of `values`, checked."""
-    array = np.asarray(values)
+def _check_attrs(attrs: Any) -> None:
+    if not isinstance(attrs, Mapping):
+        raise ValuesError(f"the provenance is {attrs!r:.80}; a dictionary is needed.")
+
+
+def _frozen(values: Any, name: str, spec: tuple[str | int, ...] | None) -> Array:
+    """A read-only float32 copy of `values`, checked; None stands for H×W or C×H×W."""
+    try:
+        array = np.asarray(values)
+    except ValueError as problem:
+        raise ValuesError(f"{name} is no array of numbers: {problem}.") from problem
     if array.dtype.kind not in "fiub":
         raise ValuesError(f"{name} holds {array.dtype} values; real numbers are needed.")
+    spec = spec or (("H", "W") if array.ndim == 2 else ("C", "H", "W"))
     check_shape(array, spec, name)
     check_finite(array, name)
     array = np.array(array, dtype=np.float32, order="C")

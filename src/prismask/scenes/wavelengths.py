@@ -8,6 +8,7 @@ for the wavelengths if it is a list as long as one of the array's sides.
 from __future__ import annotations
 
 import logging
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from prismask.checks import size_text
 from prismask.errors import PrismaskError
 from prismask.scenes.formats.contents import Contents, Listed, Variable, own_name
+from prismask.scenes.formats.limits import MOST_WAVELENGTHS
+from prismask.scenes.formats.text import printable
 from prismask.scenes.records import check_wavelengths
 from prismask.scenes.units import is_count, to_nanometres, without_units
 
@@ -32,7 +35,12 @@ _LEAST_UM, _LEAST_NM = 0.1, 100.0
 
 def may_be_wavelengths(name: str, shape: tuple[int, ...]) -> bool:
     """Whether a variable has such a name, and is a list or a single number."""
-    return name.lower() in WAVELENGTH_NAMES and sum(size != 1 for size in shape) <= 1
+    return name.lower() in WAVELENGTH_NAMES and may_be_list(shape)
+
+
+def may_be_list(shape: tuple[int, ...]) -> bool:
+    """Whether an array is a list or a single number, and no longer than wavelengths are."""
+    return sum(size != 1 for size in shape) <= 1 and math.prod(shape) <= MOST_WAVELENGTHS
 
 
 def find_wavelengths(
@@ -101,7 +109,7 @@ def _fits(contents: Contents, listed: Listed, shape: tuple[int, ...], band_axis:
     if listed.values.size > 1:
         logger.warning(
             "%s: %s lists %d numbers, none of the sides of %s: not taken for its wavelengths.",
-            contents.source, listed.name, listed.values.size, size_text(shape),
+            contents.source, printable(listed.name), listed.values.size, size_text(shape),
         )  # fmt: skip
     return False
 
@@ -110,7 +118,7 @@ def _counts_bands(contents: Contents, listed: Listed) -> bool:
     """Whether it says 1, 2, 3 … of no unit."""
     counts = without_units(_units(listed)) and is_count(listed.values)
     if counts:
-        name = listed.name or "wavelength"
+        name = printable(listed.name) or "wavelength"
         logger.info("%s: %s counts the bands, it says no wavelengths.", contents.source, name)
     return counts
 

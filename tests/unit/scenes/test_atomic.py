@@ -6,13 +6,16 @@ import contextlib
 import errno
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from file_examples import IDS, WRITTEN, a_cube, write
 
-from prismask.errors import DataMissingError, FormatError, OutputExistsError, WriteFailedError
-from prismask.scenes import atomic
+from prismask.errors import FormatError, OutputExistsError, WriteFailedError
+from prismask.scenes import atomic, hidden_files
 from prismask.scenes.atomic import (
     OLD_SUFFIX,
     PART_SUFFIX,
@@ -218,20 +221,77 @@ def test_a_kill_at_any_step_never_shows_a_mixed_pair(
     with contextlib.suppress(Killed):
         save(new, path, overwrite=True)
     monkeypatch.undo()
-    if path.exists():
-        found = load(path).values
+    for name in (path, path.with_suffix(".img")):
+        found = load(name).values
         assert found.shape in (old.shape, new.values.shape)
         assert (found == (old if found.shape == old.shape else new.values)).all()
-    else:
-        with pytest.raises(DataMissingError, match=r"interrupted while swapping.*prismask-old"):
-            load(path)
-        with pytest.raises((FormatError, DataMissingError)):
-            load(path.with_suffix(".img"))
-        # Whatever step it was, both old files are still there under one name or another.
-        kept = [p for p in tmp_path.iterdir() if p.name.endswith(OLD_SUFFIX)]
-        data = [p for p in (*kept, path.with_suffix(".img")) if ".img" in p.name and p.exists()]
-        assert any(p.read_bytes() == old.tobytes() for p in data)
-        assert any(".hdr" in p.name for p in kept)
+    # The next run finishes what was begun, and leaves nothing but the pair.
+    monkeypatch.setattr(hidden_files, "swept", set())
+    newest = a_cube(height=7)
+    save(newest, path, overwrite=True)
+    assert np.array_equal(load(path).values, newest.values)
+    assert names(tmp_path) == {"x.hdr", "x.img"}
+
+
+def test_a_swap_is_finished_where_the_next_run_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(a_cube(), tmp_path, "x", ".hdr", None)
+    rename, dead = Path.rename, []
+
+    def dying(self: Path, target: Path) -> Path:
+        if dead or self.name.endswith(PART_SUFFIX):
+            dead.append(self)
+            raise Killed
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", dying)
+    monkeypatch.setattr(Path, "replace", dying)
+    monkeypatch.setattr(Path, "unlink", lambda self, missing_ok=False: None)
+    new = a_cube(height=9)
+    with contextlib.suppress(Killed):
+        save(new, path, overwrite=True)
+    monkeypatch.undo()
+    assert not path.exists()
+    with pytest.raises(OutputExistsError):
+        save(a_cube(height=7), path)
+    assert path.exists()
+    assert np.array_equal(load(path).values, new.values)
+
+
+ANOTHER = """
+import os, sys
+from pathlib import Path
+from prismask.scenes.atomic import write_beside
+with write_beside(Path(sys.argv[1])) as part:
+    part.write_text("half")
+    print(part, flush=True)
+    sys.stdin.readline()
+    os._exit(9)
+"""
+
+
+def test_part_files_of_a_killed_run_are_removed_by_the_next(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ANOTHER, str(tmp_path / "out.bin")],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as other:  # fmt: skip
+        assert other.stdout is not None
+        left = Path(other.stdout.readline().strip())
+        stranger = tmp_path / f".out.bin.ffff-1-00000000{PART_SUFFIX}"
+        stranger.touch()
+        with write_beside(tmp_path / "first.bin") as part:
+            part.write_text("whole")
+        assert left.exists(), "its process lives"
+        other.communicate("die\n")
+    with write_beside(tmp_path / "second.bin") as part:
+        part.write_text("whole")
+    assert left.exists(), "once a run is enough"
+    hidden_files.swept.clear()
+    with write_beside(tmp_path / "third.bin") as part:
+        part.write_text("whole")
+    assert not left.exists()
+    assert stranger.exists(), "another computer's may still be written"
 
 
 def test_a_header_that_appears_meanwhile_takes_the_data_back(tmp_path: Path) -> None:

@@ -15,9 +15,14 @@ import pytest
 from file_examples import a_cube
 
 from prismask.errors import FormatError, OutputExistsError, ValuesError
+from prismask.scenes.cubepack import (
+    MAGIC,
+    decode_plane,
+    encode_plane,
+    read_cubepack,
+    write_cubepack,
+)
 from prismask.scenes.defaults import WAVELENGTHS_NM
-from prismask.scenes.formats.cubepack import MAGIC, read_cubepack, write_cubepack
-from prismask.scenes.formats.cubepack_planes import decode_plane, encode_plane
 from prismask.scenes.formats.files import load_cube
 from prismask.scenes.records import Cube
 
@@ -75,9 +80,8 @@ def test_names_and_wavelengths_can_be_chosen(tmp_path: Path) -> None:
         read_cubepack(path, ["tow"])
     with pytest.raises(ValuesError, match="reach 10 nm below"):
         read_cubepack(path, ["one"], [440.0])
-    with pytest.raises(FormatError, match="Choose one with variable"):
+    with pytest.raises(FormatError, match=r"a pack of training scenes.*read_cubepack"):
         load_cube(path)
-    assert load_cube(path, variable="two").bands == 7
 
 
 def test_writing_refuses_what_does_not_fit(tmp_path: Path) -> None:
@@ -101,13 +105,20 @@ def test_writing_refuses_what_does_not_fit(tmp_path: Path) -> None:
 # --- headers that lie --------------------------------------------------------------------------
 
 
+def pack_header(path: Path) -> dict[str, Any]:
+    content = path.read_bytes()
+    length = int.from_bytes(content[8:16], "little")
+    header: dict[str, Any] = json.loads(lzma.decompress(content[16 : 16 + length]))
+    return header
+
+
 def tampered(folder: Path, **changes: Any) -> Path:
     """A good pack whose entry says something else."""
     good = folder / "good.cubepack"
     write_cubepack(good, {"one": a_cube(bare=True)}, overwrite=True)
     content = good.read_bytes()
     length = int.from_bytes(content[8:16], "little")
-    header = json.loads(lzma.decompress(content[16 : 16 + length]))
+    header = pack_header(good)
     header["cubes"]["one"] |= changes
     packed = lzma.compress(json.dumps(header).encode())
     path = folder / "bad.cubepack"
@@ -136,14 +147,14 @@ def tampered(folder: Path, **changes: Any) -> Path:
 )
 def test_headers_that_lie(tmp_path: Path, changes: dict[str, Any]) -> None:
     with pytest.raises(FormatError, match="bad"):
-        load_cube(tampered(tmp_path, **changes))
+        read_cubepack(tampered(tmp_path, **changes))
 
 
 def test_header_longer_than_the_file(tmp_path: Path) -> None:
     path = tmp_path / "x.cubepack"
     path.write_bytes(MAGIC + (2**62).to_bytes(8, "little") + bytes(100))
     with pytest.raises(FormatError, match="the header claims"):
-        load_cube(path)
+        read_cubepack(path)
 
 
 def test_header_that_unpacks_without_end(tmp_path: Path) -> None:
@@ -151,7 +162,34 @@ def test_header_that_unpacks_without_end(tmp_path: Path) -> None:
     path = tmp_path / "x.cubepack"
     path.write_bytes(MAGIC + len(packed).to_bytes(8, "little") + packed)
     with pytest.raises(FormatError, match="unpacks to more than"):
-        load_cube(path)
+        read_cubepack(path)
+
+
+def test_planes_that_unpack_to_gigabytes(tmp_path: Path) -> None:
+    path = tmp_path / "x.cubepack"
+    write_cubepack(path, {"one": Cube(np.zeros((16, 8, 8)), 400.0 + np.arange(16))})
+    bad = tmp_path / "bad.cubepack"
+    side = 3000  # 576 MB of values from a few kilobytes
+    plane = encode_plane(np.zeros((side, side), np.int32))
+    header = pack_header(path)
+    header["cubes"]["one"] |= {"shape": [16, side, side], "sizes": [len(plane)] * 16}
+    packed = lzma.compress(json.dumps(header).encode())
+    bad.write_bytes(MAGIC + len(packed).to_bytes(8, "little") + packed + 16 * plane)
+    with pytest.raises(FormatError, match=r"a scene would take 576 MB.*PRISMASK_READ_MEMORY"):
+        read_cubepack(bad)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"step": "fine"}, {"wavelengths_nm": 3}, {"cubes": []}, {"wavelengths_nm": [10**400] * 3}],
+)
+def test_headers_of_wrong_types(tmp_path: Path, changes: dict[str, Any]) -> None:
+    path = tmp_path / "bad.cubepack"
+    write_cubepack(path, {"one": a_cube(bare=True)})
+    packed = lzma.compress(json.dumps(pack_header(path) | changes).encode())
+    path.write_bytes(MAGIC + len(packed).to_bytes(8, "little") + packed + bytes(1000))
+    with pytest.raises(FormatError, match="bad"):
+        read_cubepack(path)
 
 
 # --- against the reference ---------------------------------------------------------------------

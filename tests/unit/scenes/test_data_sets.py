@@ -13,6 +13,7 @@ import pytest
 import scipy.io
 
 from prismask.errors import DataMissingError, FormatError, ShapeError
+from prismask.scenes.cubepack import write_cubepack
 from prismask.scenes.datasets import (
     MaskRegion,
     load_mask_file,
@@ -24,7 +25,6 @@ from prismask.scenes.datasets import (
     data_folder as find_data,
 )
 from prismask.scenes.defaults import WAVELENGTHS_NM
-from prismask.scenes.formats.cubepack import write_cubepack
 from prismask.scenes.records import Cube
 
 GRID = np.arange(450.0, 651.0, 10.0)

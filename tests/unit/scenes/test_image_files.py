@@ -17,6 +17,7 @@ from PIL import Image
 from prismask.errors import FormatError, MissingPartError
 from prismask.scenes.formats.files import load, load_cube, load_mask, load_measurement
 from prismask.scenes.formats.png import read_pixels
+from prismask.scenes.formats.registry import identify
 from prismask.scenes.records import Mask, Measurement
 
 GREY = np.random.default_rng(0).integers(2, 256, (6, 5)).astype(np.uint8)
@@ -154,7 +155,7 @@ def test_tiff_without_tifffile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     tifffile.imwrite(path, GREY)
     monkeypatch.setitem(sys.modules, "tifffile", None)
     with pytest.raises(MissingPartError, match=r"pip install 'prismask\[io\]'"):
-        load(path)
+        identify(path).read_here(path)
 
 
 @pytest.mark.parametrize("compression", ["tiff_lzw", "group4"])
@@ -176,5 +177,6 @@ def test_compressed_tiff_without_imagecodecs(
         raise ValueError(f"{page.compression!r} requires the 'imagecodecs' package")
 
     monkeypatch.setattr(tifffile.TiffPage, "asarray", asarray)
+    contents = identify(path).read_here(path)
     with pytest.raises(MissingPartError, match=r"compressed with LZW.*imagecodecs.*prismask\[io\]"):
-        load_mask(path)
+        contents.variables["image"].read()

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import xarray
-from file_examples import RECORDS, a_cube, same
+from file_examples import RECORDS, a_cube, same, write
 
 from prismask.errors import FormatError
 from prismask.scenes.formats.attributes import from_json, plain, to_json
@@ -208,17 +208,30 @@ def test_packed_numbers_in_a_group(tmp_path: Path) -> None:
     np.testing.assert_allclose(load_cube(path).values, values, atol=1e-6)
 
 
-def test_a_group_that_cannot_be_read_leaves_the_others(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def _spoilt(path: Path, name: str) -> Path:
+    with h5py.File(path) as file:
+        address = file.userblock_size + h5py.h5o.get_info(file[name].id).addr
+    content = bytearray(path.read_bytes())
+    content[address] ^= 0xFF  # the first byte of its header
+    path.write_bytes(bytes(content))
+    return path
+
+
+def test_an_array_in_a_group_that_cannot_be_read_leaves_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = _grouped(tmp_path / "x.h5", bad__list=[1.0, 2.0], fine__cube=np.ones((2, 3, 4)))
-    plain = xarray.open_dataset
+    assert load_cube(_spoilt(path, "bad/list")).bands == 2
+    assert "/bad/list cannot be read and is left out" in caplog.text
 
-    def picky(*args: Any, group: str, **options: Any) -> xarray.Dataset:
-        if group == "bad":
-            raise ValueError("odd")
-        return plain(*args, group=group, **options)
 
-    monkeypatch.setattr(xarray, "open_dataset", picky)
-    assert load_cube(path).bands == 2
-    assert "the group bad cannot be read and is left out: odd" in caplog.text
+@pytest.mark.parametrize("name", ["cube_std", "cube_lower", "wavelength"])
+@pytest.mark.parametrize(("extension", "form"), [(".nc", None), (".mat", "matlab7.3")])
+def test_a_file_whose_parts_cannot_be_read_is_no_file_without_them(
+    tmp_path: Path, name: str, extension: str, form: str | None
+) -> None:
+    path = write(a_cube(), tmp_path, "x", extension, form)
+    with h5py.File(path) as file:
+        name = name if name in file else "wavelengths"
+    with pytest.raises(FormatError, match=f"{name} cannot be read"):
+        load_cube(_spoilt(path, name))

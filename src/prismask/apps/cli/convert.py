@@ -42,10 +42,11 @@ def convert(
     overwrite
         Replace the target if it exists.
     """
+    from prismask.scenes.atomic import refuse_inputs
     from prismask.scenes.formats.files import load, load_cube, load_mask, save
-    from prismask.scenes.formats.registry import check_writable
+    from prismask.scenes.formats.registry import check_writable, stored
 
-    check_writable(target, overwrite)
+    refuse_inputs(check_writable(target, overwrite).written(target), stored(source))
     record: Record
     if wavelengths is None:
         record = load(source, kind, variable)

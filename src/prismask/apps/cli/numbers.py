@@ -7,6 +7,9 @@ from pathlib import Path
 
 from prismask.errors import ConfigError
 
+LONGEST_LIST = 10**6
+"""Bytes of a file that lists numbers."""
+
 
 def parse_numbers(text: str, option: str) -> tuple[float, ...]:
     """Numbers separated by commas, blanks or lines, from `text` or from the file it names."""
@@ -35,6 +38,8 @@ def _is_file(text: str) -> bool:
 
 def _read(path: Path, option: str) -> str:
     try:
+        if path.stat().st_size > LONGEST_LIST:
+            raise ConfigError(f"{option} names {path}, which is too long for a list of numbers.")
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{option} names {path}, which is no readable text file.") from error

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import sys
+from typing import TextIO
+
+from prismask.scenes.formats.text import printable
 
 
 def say(text: str) -> None:
     """A result, for the person or the next program in the pipe."""
-    sys.stdout.write(f"{text}\n")
+    _write(sys.stdout, text)
 
 
 def remark(text: str) -> None:
     """Something worth knowing that is not the result."""
-    sys.stderr.write(f"{text}\n")
+    _write(sys.stderr, text)
     sys.stderr.flush()
+
+
+def _write(stream: TextIO, text: str) -> None:
+    """Write what a terminal shows and never obeys; letters it cannot show become their codes."""
+    line = f"{printable(text)}\n"
+    try:
+        stream.write(line)
+    except UnicodeEncodeError:
+        encoding = stream.encoding or "ascii"
+        stream.write(line.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def complain(text: str) -> None:

@@ -41,7 +41,7 @@ def from_json(text: str) -> dict[str, Any]:
     """Attributes from `to_json`'s line."""
     try:
         attrs = json.loads(text)
-    except json.JSONDecodeError as problem:
+    except (ValueError, RecursionError) as problem:  # ValueError: numbers of thousands of digits
         raise FormatError(f"the provenance is not valid JSON: {problem}.") from problem
     if not isinstance(attrs, dict):
         raise FormatError("the provenance is not a JSON object.")

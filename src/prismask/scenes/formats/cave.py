@@ -1,4 +1,4 @@
-"""CAVE scenes as Columbia distributes them: a folder of 31 PNGs a scene, 400–700 nm every 10 nm.
+"""CAVE scenes as Columbia distributes them: a folder of 31 PNGs per scene, 400–700 nm every 10 nm.
 
 `name_ms/name_ms/name_ms_01.png … _31.png`, 16 bits. One scene (watercolors) is 8-bit RGBA with
 equal colours; their mean is taken. Any level of the folders may be given.
@@ -24,29 +24,38 @@ WAVELENGTHS_NM = tuple(400.0 + 10.0 * band for band in range(BANDS))
 """Centre wavelengths of the bands."""
 
 _DEPTH = 3
+MOST_ENTRIES = 20_000
+"""All of CAVE is a tenth of that; somebody's home is more."""
 _FILE = re.compile(r"(?P<scene>.+)_ms_(?P<band>\d\d)\.png", re.IGNORECASE)
 
 
 def find_scenes(folder: Path) -> dict[str, dict[int, Path]]:
     """Scenes in a folder, up to three levels down: `{name: {band: file}}`, sorted by name."""
     scenes: dict[str, dict[int, Path]] = {}
+    count = 0
     level = [folder]
     for _ in range(_DEPTH + 1):
         below: list[Path] = []
         for place in level:
             for entry in sorted(place.iterdir()):
+                count += 1
+                if count > MOST_ENTRIES:
+                    raise FormatError(
+                        f"{folder} holds more than {MOST_ENTRIES:,} files and folders: no folder "
+                        "of CAVE scenes. Give one of its files."
+                    )
                 if entry.name.startswith("."):
                     continue
                 if entry.is_dir():
                     below.append(entry)
-                elif match := _FILE.fullmatch(entry.name):
+                elif (match := _FILE.fullmatch(entry.name)) and entry.is_file():
                     scenes.setdefault(match["scene"], {})[int(match["band"])] = entry
         level = below
     return dict(sorted(scenes.items()))
 
 
 def read(path: Path) -> Contents:
-    """What a CAVE folder holds: one variable a scene."""
+    """What a CAVE folder holds: one variable per scene."""
     variables = {}
     for name, files in find_scenes(path).items():
         first = next(iter(files.values()))

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from prismask.checks import size_text
 from prismask.errors import DataMissingError, FormatError, PrismaskError
 from prismask.scenes.formats.attributes import from_json
+from prismask.scenes.formats.limits import how_to_raise
+from prismask.scenes.formats.text import printable
 from prismask.scenes.records import Cube, Mask, Record
 from prismask.scenes.units import to_fraction
 
@@ -29,8 +31,9 @@ PARTS = ("std", "lower", "upper")
 TEXTS = ("kind", "provenance")
 """Texts that our own files hold in formats of named arrays."""
 
-DEFLATE_RATIO = 1100
-"""No deflate stream grows by more than 1032 times; a header that claims more is wrong."""
+
+LONGEST_REASON, LONGEST_NAME = 500, 100
+"""Letters of what a parser says, and of a variable's name, that are told."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,8 @@ class Variable:
 
     def __str__(self) -> str:
         note = f", {self.note}" if self.note else ""
-        return f"{self.name} ({self.dtype} {size_text(self.shape) or 'scalar'}{note})"
+        name = self.name if len(self.name) <= LONGEST_NAME else f"{self.name[:LONGEST_NAME]}…"
+        return f"{name} ({self.dtype[:LONGEST_NAME]} {size_text(self.shape) or 'scalar'}{note})"
 
 
 @dataclass(frozen=True)
@@ -155,49 +159,29 @@ def wavelengths_of(record: Record) -> NDArray[np.float64] | None:
 @contextmanager
 def reading(source: object, title: str) -> Iterator[None]:
     """Turn whatever a parser throws at a damaged file into a `FormatError` that names the file."""
+    # Messages end on terminals, and names in files may hold what a terminal obeys.
+    source = printable(str(source))
     try:
         yield
     except PrismaskError as problem:
-        if str(source) in str(problem):
+        said = str(problem)
+        told = printable(said)
+        if source in told and told == said:
             raise
-        raise type(problem)(f"{source}: {problem}") from problem
+        raise type(problem)(told if source in told else f"{source}: {told}") from problem
     except FileNotFoundError as problem:
         raise DataMissingError(f"{source} does not exist.") from problem
     except PermissionError as problem:
         raise FormatError(f"{source} may not be read: {problem.strerror}.") from problem
     except MemoryError as problem:
-        raise FormatError(f"{source} does not fit into this computer's memory.") from problem
+        raise FormatError(
+            f"{source} takes more memory than there is, or than reading may take. {how_to_raise()}"
+        ) from problem
     except Exception as problem:
         # Parsers of foreign formats raise anything from struct.error to AssertionError.
-        text = str(problem).strip().rstrip(".") or type(problem).__name__
+        text = printable(str(problem).strip().rstrip(".")[:LONGEST_REASON])
+        text = text or type(problem).__name__
         raise FormatError(
             f"{source} cannot be read as {title}: {text}. Is it damaged or cut short? Copy or "
             "download it again."
         ) from problem
-
-
-def check_claim(source: object, claimed: int, held: int, what: str, ratio: int = 1) -> None:
-    """Raise before anything of the claimed size is allocated that the file cannot hold.
-
-    `claimed` bytes are stated by the header, `held` bytes are in the file, and compression may
-    make up for a factor `ratio`.
-    """
-    if claimed > held * ratio:
-        raise FormatError(
-            f"{source}: {what} claims {_bytes_text(claimed)}, but the file holds only "
-            f"{_bytes_text(held)}. It is cut short, or its header is wrong."
-        )
-
-
-def file_size(path: Path) -> int:
-    """Bytes in a file."""
-    return path.stat().st_size
-
-
-def _bytes_text(count: int) -> str:
-    size = float(count)
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.4g} {unit}"
-        size /= 1000
-    return f"{size:,.4g} TB"

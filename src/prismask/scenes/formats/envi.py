@@ -5,9 +5,9 @@ little-endian. Integers count as fractions of their type's full scale, or of the
 `reflectance scale factor` where it has one. Records have no place for missing values: a file that
 has some, by its `data ignore value`, is refused with their number.
 
-The two files are replaced so that no header ever stands beside data it does not describe
-(`atomic.write_together`, the header is the key file). `byte order` is the last line of the
-headers we write and must be there, so a header cut short is noticed.
+The two files are replaced so that no header ever stands beside data it does not describe, and one
+version is whole at any moment (`atomic.write_together`, the header is the key file). `byte order`
+is the last line of the headers we write and must be there, so a header cut short is noticed.
 """
 
 from __future__ import annotations
@@ -23,18 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismask.errors import DataMissingError, FormatError, ValuesError
-from prismask.scenes.atomic import write_together
+from prismask.scenes.atomic import file_of_swap, finish_swap, key_of_swap, write_together
 from prismask.scenes.formats.attributes import from_json, to_json
-from prismask.scenes.formats.contents import (
-    Contents,
-    Variable,
-    as_kind,
-    check_claim,
-    file_size,
-    kind_of,
-    wavelengths_of,
-)
+from prismask.scenes.formats.contents import Contents, Variable, as_kind, kind_of, wavelengths_of
 from prismask.scenes.formats.envi_header import numbers, parse_header, whole
+from prismask.scenes.formats.limits import check_claim, file_size
 from prismask.scenes.formats.sniffing import ENVI_DATA, header_beside
 from prismask.scenes.records import Record
 from prismask.scenes.units import to_fraction
@@ -99,10 +92,16 @@ def read(path: Path) -> Contents:
 
 def write(record: Record, path: Path, overwrite: bool) -> None:
     """Write a record as an ENVI pair; `path` is the header or the data file."""
-    files = data, _ = written(path)
+    files = data, header = written(path)
+    interrupted = _interrupted(header)
+    if interrupted is not None:
+        new_header, (stated, _) = interrupted
+        finish_swap(new_header, (stated, header))
     with write_together(files, overwrite=overwrite) as (data_part, header_part):
         record.values.astype("<f4", copy=False).tofile(data_part)
-        header_part.write_text(_header_text(record, data.name), encoding="utf-8")
+        # A name that is no text stays the bytes it is.
+        text = _header_text(record, data.name).encode("utf-8", "surrogateescape")
+        header_part.write_bytes(text)
 
 
 def written(path: Path) -> tuple[Path, Path]:
@@ -112,7 +111,15 @@ def written(path: Path) -> tuple[Path, Path]:
 
 
 def stored(path: Path) -> tuple[Path, Path]:
-    """Header and data file, from either."""
+    """Header and data file, from either; those of an interrupted write lie under hidden names."""
+    interrupted = _interrupted(path.with_suffix(".hdr"))
+    if interrupted is not None:
+        new_header, (stated_data, new_data) = interrupted
+        if path in (stated_data, path.with_suffix(".hdr")):
+            logger.warning(
+                "%s: a write was interrupted; what it wrote is complete, and read.", path
+            )
+            return new_header, new_data
     if path.suffix.lower() != ".hdr" and (beside := header_beside(path)):
         return beside, path
     stated = parse_header(path).get("prismask data file", "")
@@ -128,6 +135,17 @@ def stored(path: Path) -> tuple[Path, Path]:
         f"{path} is an ENVI header, but its data file is not beside it. Looked for "
         f"{', '.join(dict.fromkeys(names))}."
     )
+
+
+def _interrupted(header: Path) -> tuple[Path, tuple[Path, Path]] | None:
+    """The new header of an interrupted swap, its data file, and where that lies; or None."""
+    new_header = key_of_swap(header)
+    if new_header is None:
+        return None
+    stated = parse_header(new_header).get("prismask data file", "")
+    data = header.with_name(stated) if stated == Path(stated).name and stated else header
+    data = header.with_suffix(".img") if data == header else data
+    return new_header, (data, file_of_swap(new_header, data))
 
 
 def _header_text(record: Record, data_name: str) -> str:

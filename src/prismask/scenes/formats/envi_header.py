@@ -1,19 +1,22 @@
-"""The text of ENVI headers: `key = value` lines, where braces may span several."""
+"""The text of ENVI headers: `key = value` lines, where braces may span several.
+
+Read here and not by `spectral`, which knows no encoding but UTF-8, splits every list at its
+commas, our provenance too, and takes time that grows with the square of a list's lines.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 from prismask.errors import FormatError
-from prismask.scenes.formats.contents import file_size
-
-_LARGEST = 2**24
+from prismask.scenes.formats.limits import MOST_TEXT_BYTES, file_size
 
 
 def parse_header(path: Path) -> dict[str, str]:
     """The fields of a header, keys in lower case, braces taken off."""
-    if file_size(path) > _LARGEST:
+    if file_size(path) > MOST_TEXT_BYTES:
         raise FormatError(f"{path} is too large for an ENVI header; is it the data file?")
     raw = path.read_bytes()
     try:
@@ -31,17 +34,24 @@ def parse_header(path: Path) -> dict[str, str]:
             continue
         value = value.strip()
         if value.startswith("{"):
-            while "}" not in value:
-                following = next(rest, None)
-                if following is None:
-                    raise FormatError(
-                        f"{path}: the list of {key.strip()!r} has no closing brace. The header is "
-                        "cut short, or the brace is missing."
-                    )
-                value += " " + following.strip()
-            value = value[1 : value.index("}")].strip()
+            value = _braced(path, key.strip(), value, rest)
         fields[_key(key)] = value
     return fields
+
+
+def _braced(path: Path, key: str, start: str, rest: Iterator[str]) -> str:
+    """What stands between braces, which may span several lines."""
+    lines = [start]
+    while "}" not in lines[-1]:
+        following = next(rest, None)
+        if following is None:
+            raise FormatError(
+                f"{path}: the list of {key!r} has no closing brace. The header is cut short, or "
+                "the brace is missing."
+            )
+        lines.append(following.strip())
+    value = " ".join(lines)
+    return value[1 : value.index("}")].strip()
 
 
 def whole(path: Path, fields: dict[str, str], key: str, default: int | None = None) -> int:

@@ -28,6 +28,7 @@ from prismask.scenes.formats.contents import (
     reading,
     wavelengths_of,
 )
+from prismask.scenes.formats.limits import ReadLimits, using
 from prismask.scenes.formats.registry import format_for_writing, identify
 from prismask.scenes.formats.selection import bands_first, decide, make_record
 from prismask.scenes.records import Cube, Mask, Measurement, Record
@@ -39,31 +40,45 @@ logger = logging.getLogger(__name__)
 Wavelengths = Sequence[float] | NDArray[np.float64]
 
 
-def load(path: str | Path, kind: Kind | None = None, variable: str | None = None) -> Record:
+def load(
+    path: str | Path,
+    kind: Kind | None = None,
+    variable: str | None = None,
+    limits: ReadLimits | None = None,
+) -> Record:
     """The cube, mask or measurement in a file; `kind` and `variable` say which, where unclear.
 
     How a file is understood without them is written in `prismask.scenes.formats.selection`.
+    `limits` raise or lower what reading may take, see `prismask.scenes.formats.limits`.
     """
-    return _load(Path(path), kind, variable, None)
+    return _load(Path(path), kind, variable, None, limits)
 
 
 def load_cube(
-    path: str | Path, variable: str | None = None, wavelengths: Wavelengths | None = None
+    path: str | Path,
+    variable: str | None = None,
+    wavelengths: Wavelengths | None = None,
+    limits: ReadLimits | None = None,
 ) -> Cube:
     """The cube in a file; `wavelengths` in nm say what the file does not, or replace it."""
-    return cast(Cube, _load(Path(path), "cube", variable, wavelengths))
+    return cast(Cube, _load(Path(path), "cube", variable, wavelengths, limits))
 
 
 def load_mask(
-    path: str | Path, variable: str | None = None, wavelengths: Wavelengths | None = None
+    path: str | Path,
+    variable: str | None = None,
+    wavelengths: Wavelengths | None = None,
+    limits: ReadLimits | None = None,
 ) -> Mask:
-    """The mask in a file; `wavelengths` in nm belong to a mask with one plane a band."""
-    return cast(Mask, _load(Path(path), "mask", variable, wavelengths))
+    """The mask in a file; `wavelengths` in nm belong to a mask with one plane per band."""
+    return cast(Mask, _load(Path(path), "mask", variable, wavelengths, limits))
 
 
-def load_measurement(path: str | Path, variable: str | None = None) -> Measurement:
+def load_measurement(
+    path: str | Path, variable: str | None = None, limits: ReadLimits | None = None
+) -> Measurement:
     """The measurement in a file."""
-    return cast(Measurement, _load(Path(path), "measurement", variable, None))
+    return cast(Measurement, _load(Path(path), "measurement", variable, None, limits))
 
 
 def save(
@@ -83,7 +98,7 @@ def save(
     chosen.write(record, path, overwrite)
 
 
-def describe(path: str | Path) -> dict[str, Any]:
+def describe(path: str | Path, limits: ReadLimits | None = None) -> dict[str, Any]:
     """What a file holds, for people: format, variables, and facts on the one that stands out.
 
     Keys: `path`, `format`, `bytes`, `kind`, `variable`, `variables`, `shape` (bands first),
@@ -91,6 +106,11 @@ def describe(path: str | Path) -> dict[str, Any]:
     choice are None where it is not clear, and `problem` says why.
     """
     path = Path(path)
+    with using(limits), reading(path, "a record"):
+        return _describe(path)
+
+
+def _describe(path: Path) -> dict[str, Any]:
     contents = identify(path).read(path)
     summary: dict[str, Any] = {
         "path": str(path),
@@ -112,10 +132,11 @@ def describe(path: str | Path) -> dict[str, Any]:
     }
     try:
         # A folder of scenes has wavelengths, whichever of them is meant.
-        stated = stated_wavelengths(contents)
-        if stated is not None:
-            at = to_nanometres(stated.values, stated.units)
-            summary["wavelengths"] = [float(w) for w in at]
+        with reading(contents.source, contents.format):
+            stated = stated_wavelengths(contents)
+            if stated is not None:
+                at = to_nanometres(stated.values, stated.units)
+                summary["wavelengths"] = [float(w) for w in at]
         listed = _facts(contents, summary)
         # What cannot be loaded is no fact: it is told as the problem that loading would have.
         summary["wavelengths"] = None
@@ -129,11 +150,16 @@ def describe(path: str | Path) -> dict[str, Any]:
 
 
 def _load(
-    path: Path, kind: Kind | None, variable: str | None, wavelengths: Wavelengths | None
+    path: Path,
+    kind: Kind | None,
+    variable: str | None,
+    wavelengths: Wavelengths | None,
+    limits: ReadLimits | None,
 ) -> Record:
     if kind is not None:
         choose(kind, KINDS, "kind of record")
-    return make_record(identify(path).read(path), kind, variable, wavelengths)
+    with using(limits), reading(path, "a record"):
+        return make_record(identify(path).read(path), kind, variable, wavelengths)
 
 
 def _facts(contents: Contents, summary: dict[str, Any]) -> Listed | None:

@@ -18,7 +18,7 @@ from prismask.scenes.records import Cube
 
 
 def read(path: Path) -> Contents:
-    """What a pack of KAIST scenes holds: one variable a scene."""
+    """What a pack of KAIST scenes holds: one variable per scene."""
     raw = npz.read(path)
     variables = {}
     for name, packed in raw.variables.items():

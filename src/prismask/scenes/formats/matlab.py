@@ -19,19 +19,27 @@ from numpy.typing import NDArray
 from prismask.scenes.atomic import write_beside
 from prismask.scenes.formats.attributes import to_json
 from prismask.scenes.formats.contents import (
-    DEFLATE_RATIO,
     TEXTS,
     Contents,
     Listed,
     Variable,
     arrays_of,
-    check_claim,
-    file_size,
     kind_of,
     named_contents,
     wavelengths_of,
 )
-from prismask.scenes.formats.matlab_elements import list_elements, read_numbers, read_text
+from prismask.scenes.formats.limits import (
+    DEFLATE_RATIO,
+    check_claim,
+    check_decoded,
+    file_size,
+)
+from prismask.scenes.formats.matlab_elements import (
+    item_bytes,
+    list_elements,
+    read_numbers,
+    read_text,
+)
 from prismask.scenes.records import Record
 from prismask.scenes.units import kaist_to_fraction, to_fraction
 from prismask.scenes.wavelengths import may_be_wavelengths
@@ -55,6 +63,7 @@ def read(path: Path) -> Contents:
         name, word = element.name, element.matlab_class
         # However well it is packed, every number takes a byte before that.
         check_claim(path, math.prod(element.shape), file_size(path), name, DEFLATE_RATIO)
+        check_decoded(path, math.prod(element.shape) * item_bytes(word), name)
         read = partial(read_numbers, path, element)
         variables[name] = matlab_variable(name, element.shape, word, read)
         if word == "char" and name in TEXTS:

@@ -7,6 +7,7 @@ C×W×H in the file. Every dataset names its class in the attribute `MATLAB_clas
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from datetime import UTC, datetime
 from functools import partial
@@ -20,17 +21,22 @@ from prismask.errors import FormatError
 from prismask.scenes.atomic import write_beside
 from prismask.scenes.formats.attributes import to_json
 from prismask.scenes.formats.contents import (
-    DEFLATE_RATIO,
     TEXTS,
     Contents,
     Listed,
     Variable,
     arrays_of,
-    check_claim,
-    file_size,
     kind_of,
     named_contents,
     wavelengths_of,
+)
+from prismask.scenes.formats.hdf5 import (
+    check_size,
+    members,
+    note_for,
+    open_node,
+    read_values,
+    text_attribute,
 )
 from prismask.scenes.formats.matlab import NUMERIC, bands_last, matlab_variable
 from prismask.scenes.records import Record
@@ -48,18 +54,21 @@ def read(path: Path) -> Contents:
     texts: dict[str, str] = {}
     listed: list[Listed] = []
     with h5py.File(path, "r") as file:
-        for name in file:
+        for name, node in members(path, file):
             if name.startswith("#"):  # MATLAB keeps what cells and objects refer to in there
                 continue
-            node = file[name]
             matlab_class = _class_of(node)
-            shape = node.shape[::-1] if isinstance(node, h5py.Dataset) else ()
-            variables[name] = matlab_variable(name, shape, matlab_class, partial(_read, path, name))
+            is_array = isinstance(node, h5py.Dataset)
+            shape = (node.shape or ())[::-1] if is_array else ()
+            read = partial(_read, path, name)
+            variable = matlab_variable(name, shape, matlab_class, read)
+            if is_array and not variable.note and note_for(node):
+                variable = dataclasses.replace(variable, note=note_for(node))
+            variables[name] = variable
             if matlab_class == "char" and name in TEXTS:
-                texts[name] = _text(node)
+                texts[name] = _text(path, node)
             elif may_be_wavelengths(name, shape) and matlab_class in NUMERIC - {"logical"}:
-                _check_size(path, node)
-                listed.append(Listed(name, node[()]))
+                listed.append(Listed(name, read_values(path, node)))
     return named_contents(path, TITLE, variables, texts, tuple(listed))
 
 
@@ -109,9 +118,9 @@ def _header() -> bytes:
 def _class_of(node: Any) -> str:
     import h5py
 
-    stated = node.attrs.get("MATLAB_class")
-    if stated is not None:
-        word = stated.decode() if isinstance(stated, bytes) else str(stated)
+    word = text_attribute(node, "MATLAB_class")
+    if word:
+        pass
     elif isinstance(node, h5py.Group):
         word = "group"
     else:
@@ -131,18 +140,13 @@ def _read(path: Path, name: str) -> NDArray[Any]:
     import h5py
 
     with h5py.File(path, "r") as file:
-        node = file[name]
-        _check_size(path, node)
-        array = np.asarray(node[()]).T
+        node = open_node(file, name)
+        array = read_values(path, node).T
         return array.astype(bool) if _class_of(node) == "logical" else array
 
 
-def _text(node: Any) -> str:
-    if node.dtype.kind not in "iu" or node.size > 2**24:
+def _text(path: Path, node: Any) -> str:
+    if node.dtype.kind not in "iu" or not node.shape:
         raise FormatError(f"the text {node.name} is not stored as MATLAB stores texts.")
-    return "".join(chr(code) for code in node[()].T.reshape(-1))
-
-
-def _check_size(path: Path, node: Any) -> None:
-    claimed = node.size * node.dtype.itemsize
-    check_claim(path, claimed, file_size(path), node.name, DEFLATE_RATIO)
+    check_size(path, 2 * node.size, f"the text {node.name}")
+    return "".join(chr(code) for code in read_values(path, node).T.reshape(-1))

@@ -1,8 +1,8 @@
 """The elements of MATLAB v5 files, read with bounds.
 
-A damaged v5 file can bring SciPy's reader, and the interpreter with it, down. Prismask needs
-arrays of numbers and short texts only, so it reads those itself: every length is checked against
-what is there before it is believed.
+Prismask needs arrays of numbers and short texts only, so it reads those itself: every length is
+checked against what is there before it is believed. SciPy's reader crashes on some damaged files,
+loses variables of others behind a warning, and lists complex arrays as real ones.
 
 After a header of 128 bytes a file is a chain of elements: a tag (type, length) and data. An array
 is an element of elements: flags, dimensions, name, values. Since v7 it is usually wrapped in a
@@ -23,7 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismask.errors import FormatError
-from prismask.scenes.formats.contents import DEFLATE_RATIO, check_claim, file_size
+from prismask.scenes.formats.limits import (
+    DEFLATE_RATIO,
+    check_claim,
+    check_count,
+    check_decoded,
+    file_size,
+)
 
 _HEADER = 128
 _MATRIX, _COMPRESSED = 14, 15
@@ -78,15 +84,24 @@ class _Cursor:
         return kind, data
 
 
+def item_bytes(matlab_class: str) -> int:
+    """Bytes of each number of a class, 1 where it has none."""
+    try:
+        return np.dtype(_DTYPES.get(matlab_class, matlab_class)).itemsize
+    except TypeError:
+        return 1
+
+
 def list_elements(path: Path) -> list[Element]:
     """The variables of a file, in its order; raises if the chain does not end with the file."""
     order = _byte_order(path)
-    elements = []
+    elements: list[Element] = []
     for position, kind in _chain(path, order):
         if kind not in (_MATRIX, _COMPRESSED):
             continue
         cursor = _Cursor(_inner(path, position, order, _PREFIX), order, whole=False)
         name, shape, matlab_class = _describe(cursor)
+        check_count(path, len(elements), "variables")
         if name:  # MATLAB stores what its objects refer to without a name
             elements.append(Element(name, shape, matlab_class, position))
     return elements
@@ -166,6 +181,7 @@ def _inner(path: Path, position: int, order: str, largest: int | None) -> bytes:
     if kind != _MATRIX:
         return b""
     check_claim(path, inner, length, "a compressed variable", DEFLATE_RATIO)
+    check_decoded(path, inner if largest is None else 0, "a compressed variable")
     data = inflater.decompress(inflater.unconsumed_tail, max(1, min(inner, largest or inner)))
     if largest is None:
         inflater.decompress(inflater.unconsumed_tail, 1)  # reaches the checksum, and checks it

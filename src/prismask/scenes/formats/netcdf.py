@@ -6,73 +6,68 @@ groups are called by their path, `entry/data/img`.
 
 from __future__ import annotations
 
-import dataclasses
 import io
-import logging
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from prismask.scenes.atomic import write_beside
-from prismask.scenes.formats.contents import (
-    DEFLATE_RATIO,
-    Contents,
-    check_claim,
-    file_size,
+from prismask.scenes.formats.contents import Contents, Listed, Variable, as_kind
+from prismask.scenes.formats.hdf5 import (
+    all_arrays,
+    attribute,
+    attributes,
+    note_for,
+    open_node,
+    read_values,
+    text_attribute,
 )
-from prismask.scenes.labelled import dataset_contents, to_dataset
+from prismask.scenes.formats.limits import DEFLATE_RATIO, check_claim
+from prismask.scenes.labelled import axis_order, means_wavelengths, provenance, to_dataset
 from prismask.scenes.records import Record
+from prismask.scenes.wavelengths import may_be_list
 
-logger = logging.getLogger(__name__)
-
-ROOT = "/"
+_NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
+_FILLS = ("_FillValue", "missing_value")
+_PACKING = (*_FILLS, "_Unsigned", "scale_factor", "add_offset")
+MOST_LISTS = 100
+"""Lists of wavelengths that are read; a file with more leaves the choice to people anyway."""
 
 
 def read(path: Path) -> Contents:
     """What a NetCDF-4 file holds."""
-    contents = _group(path, ROOT)
-    variables, listed = dict(contents.variables), list(contents.listed)
-    for name in _groups(path):
-        try:
-            inside = _group(path, name)
-        except Exception as problem:  # parsers raise anything; the rest of the file is readable
-            logger.warning(
-                "%s: the group %s cannot be read and is left out: %s", path, name, problem
-            )
-            continue
-        variables |= {variable.name: variable for variable in inside.variables.values()}
-        listed += [dataclasses.replace(one, name=f"{name}/{one.name}") for one in inside.listed]
-    return dataclasses.replace(contents, variables=variables, listed=tuple(listed))
-
-
-def _group(path: Path, group: str) -> Contents:
-    with _open(path, group) as dataset:
-        contents = dataset_contents(dataset, str(path))
-    variables = {
-        name: dataclasses.replace(
-            variable, name=f"{group}/{name}".lstrip("/"), read=partial(_read, path, group, name)
-        )
-        for name, variable in contents.variables.items()
-    }
-    return dataclasses.replace(contents, variables=variables)
-
-
-def _groups(path: Path) -> list[str]:
-    """The groups of a file that hold arrays, except the root."""
     import h5py
 
-    found: list[str] = []
-
-    def note(name: str, node: Any) -> None:
-        group = name.rpartition("/")[0]
-        if isinstance(node, h5py.Dataset) and group and group not in found:
-            found.append(group)
-
+    variables: dict[str, Variable] = {}
+    listed: list[Listed] = []
+    coordinates: set[str] = set()
     with h5py.File(path, "r") as file:
-        file.visititems(note)
-    return found
+        attrs = attributes(path, file)
+        for name, node in all_arrays(path, file):
+            is_scale = h5py.h5ds.is_scale(node.id)
+            if is_scale and text_attribute(node, "NAME").startswith(_NO_VARIABLE):
+                continue
+            note, units = note_for(node), text_attribute(node, "units")
+            if not note and len(listed) < MOST_LISTS:
+                listed += _listed(path, name, node, units)
+            group = name.rpartition("/")[0]
+            for other in text_attribute(node, "coordinates").split():
+                coordinates.add(f"{group}/{other}".lstrip("/"))
+            if not is_scale:
+                note = note or ("a list of times" if " since " in units else "")
+                read = partial(_read, path, name)
+                variables[name] = Variable(name, node.shape or (), str(node.dtype), read, note=note)
+    # What lies in no group comes first.
+    order = sorted((name for name in variables if name not in coordinates), key=_is_in_group)
+    variables = {name: variables[name] for name in order}
+    kind = as_kind(attrs.get("prismask_kind"))
+    shown = {key: value for key, value in attrs.items() if not key.startswith("_N")}
+    return Contents(
+        str(path), "NetCDF-4", variables, None, None, provenance(shown), kind, tuple(listed)
+    )
 
 
 def write(record: Record, path: Path, overwrite: bool) -> None:
@@ -101,23 +96,55 @@ def _image(record: Record) -> memoryview:
     return buffer.getbuffer()
 
 
-def _open(path: Path, group: str) -> Any:
+def _read(path: Path, name: str) -> NDArray[Any]:
     import h5py
-    import xarray
 
-    # h5netcdf complains on stderr while it is torn down after a file whose root it cannot read.
-    with h5py.File(path, "r") as file:
-        dict(file.attrs)
-        for name, node in file[group].items():
-            # xarray reads coordinates at once, so what they claim is checked before.
-            if isinstance(node, h5py.Dataset) and node.ndim == 1:
-                claimed = node.size * node.dtype.itemsize
-                check_claim(path, claimed, file_size(path), name, DEFLATE_RATIO)
-    return xarray.open_dataset(path, engine="h5netcdf", phony_dims="sort", cache=False, group=group)
-
-
-def _read(path: Path, group: str, name: str) -> NDArray[Any]:
     # The file is opened again for each array, so that nobody has to close `Contents`.
-    with _open(path, group) as dataset:
-        check_claim(path, dataset[name].nbytes, file_size(path), name, DEFLATE_RATIO)
-        return dataset_contents(dataset, str(path)).variables[name].read()
+    with h5py.File(path, "r") as file:
+        node = open_node(file, name)
+        packing = {key: text for key in _PACKING if (text := attribute(node, key)) is not None}
+        values = _unpacked(read_values(path, node), packing)
+        order = axis_order(_dimensions(node))
+    return values if order is None else values.transpose(order)
+
+
+def _listed(path: Path, name: str, node: Any, units: str) -> list[Listed]:
+    """The array as a list that may be the wavelengths, or nothing."""
+    own = name.rpartition("/")[2]
+    if not means_wavelengths(own, units) or node.ndim != 1 or node.dtype.kind == "b":
+        return []
+    check_claim(path, node.nbytes, path.stat().st_size, name, DEFLATE_RATIO)
+    if not may_be_list(node.shape):
+        return []
+    return [Listed(name, read_values(path, node), units or None)]
+
+
+def _is_in_group(name: str) -> bool:
+    return "/" in name
+
+
+def _dimensions(node: Any) -> list[str]:
+    """The names of an array's dimensions, as far as it has any."""
+    names = []
+    for axis in node.dims:
+        label = axis[0].name if len(axis) else axis.label
+        names.append(str(label or "").rpartition("/")[2])
+    return names
+
+
+def _unpacked(values: NDArray[Any], attrs: dict[str, Any]) -> NDArray[Any]:
+    """The numbers that packed ones stand for, by the rules of netCDF; missing ones are NaN."""
+    if str(attrs.get("_Unsigned", "")).lower() == "true" and values.dtype.kind == "i":
+        values = values.view(values.dtype.str.replace("i", "u"))
+    marks = [np.asarray(attrs[key]).astype(values.dtype) for key in _FILLS if key in attrs]
+    # A mark of NaN finds nothing: what it marks is NaN already.
+    missing = [values == mark for mark in marks]
+    if "scale_factor" in attrs or "add_offset" in attrs:
+        small = values.dtype.itemsize <= 2 and "add_offset" not in attrs
+        values = values.astype(np.float32 if small else np.float64)
+        values *= float(attrs.get("scale_factor", 1))
+        values += float(attrs.get("add_offset", 0))
+    for where in missing:
+        if where.any():
+            values = np.where(where, np.nan, values)
+    return values

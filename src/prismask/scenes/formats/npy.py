@@ -5,6 +5,7 @@ Pickles are never loaded: they can run anything.
 
 from __future__ import annotations
 
+import io
 import math
 from functools import partial
 from pathlib import Path
@@ -15,8 +16,13 @@ from numpy.typing import NDArray
 
 from prismask.errors import FormatError
 from prismask.scenes.atomic import write_beside
-from prismask.scenes.formats.contents import Contents, Variable, check_claim, file_size
+from prismask.scenes.formats.contents import Contents, Variable
+from prismask.scenes.formats.limits import check_claim, file_size
 from prismask.scenes.records import Record
+
+LARGEST_HEADER = 10_000
+"""Bytes; numpy.load knows the same limit."""
+_MAGIC = 8
 
 
 def read(path: Path) -> Contents:
@@ -39,13 +45,22 @@ def write(record: Record, path: Path, overwrite: bool) -> None:
 
 def array_header(file: IO[bytes], source: object) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Shape and type of the array that starts here; pickled arrays are refused."""
-    version = np.lib.format.read_magic(file)
-    header = (
-        np.lib.format.read_array_header_1_0
-        if version == (1, 0)
-        else np.lib.format.read_array_header_2_0
+    start = file.read(_MAGIC + 4)
+    short = start[_MAGIC - 2 : _MAGIC] == b"\x01\x00"  # version 1.0 has two bytes for the length
+    length = int.from_bytes(start[_MAGIC : _MAGIC + (2 if short else 4)], "little")
+    if length > LARGEST_HEADER:
+        raise FormatError(
+            f"{source}: the header of the array claims {length} bytes; {LARGEST_HEADER} are the "
+            "limit."
+        )
+    # Parsed from a copy: the rest of a member may be packed a thousandfold.
+    header = io.BytesIO(start + file.read(length - (2 if short else 0)))
+    np.lib.format.read_magic(header)
+    shape, _, dtype = (
+        np.lib.format.read_array_header_1_0(header, LARGEST_HEADER)
+        if short
+        else np.lib.format.read_array_header_2_0(header, LARGEST_HEADER)
     )
-    shape, _, dtype = header(file)
     if dtype.hasobject:
         raise FormatError(
             f"{source} holds pickled Python objects, which could run any code and are never "

@@ -18,21 +18,28 @@ from prismask.errors import FormatError
 from prismask.scenes.atomic import write_beside
 from prismask.scenes.formats.attributes import to_json
 from prismask.scenes.formats.contents import (
-    DEFLATE_RATIO,
     TEXTS,
     Contents,
     Listed,
     Variable,
     arrays_of,
-    check_claim,
-    file_size,
     kind_of,
     named_contents,
     wavelengths_of,
 )
+from prismask.scenes.formats.limits import (
+    DEFLATE_RATIO,
+    MOST_TEXT_BYTES,
+    check_claim,
+    check_count,
+    check_decoded,
+    file_size,
+)
 from prismask.scenes.formats.npy import array_bytes, array_header, note_for
 from prismask.scenes.records import Record
 from prismask.scenes.wavelengths import may_be_wavelengths
+
+_COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 def read(path: Path) -> Contents:
@@ -41,15 +48,19 @@ def read(path: Path) -> Contents:
     texts: dict[str, str] = {}
     listed: list[Listed] = []
     with zipfile.ZipFile(path) as archive:
+        check_count(path, len(archive.infolist()), "members")
         for info in archive.infolist():
             if not info.filename.endswith(".npy"):
                 continue
             name = info.filename.removesuffix(".npy")
+            if info.compress_type not in _COMPRESSIONS:
+                raise FormatError(f"{path}, {name} is packed in a way that NumPy does not use.")
             with archive.open(info) as member:
                 shape, dtype = array_header(member, f"{path}, {name}")
                 check_claim(path, array_bytes(shape, dtype), info.file_size, name)
             check_claim(path, info.file_size, file_size(path), name, DEFLATE_RATIO)
-            if name in TEXTS and dtype.kind == "U":
+            check_decoded(path, info.file_size, name)
+            if name in TEXTS and dtype.kind == "U" and info.file_size <= MOST_TEXT_BYTES:
                 texts[name] = str(read_member(path, name))
                 continue
             if may_be_wavelengths(name, shape) and dtype.kind in "fiu":

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismask.errors import FormatError
-from prismask.scenes.formats.contents import (
+from prismask.scenes.formats.contents import Contents, Variable
+from prismask.scenes.formats.limits import (
     DEFLATE_RATIO,
-    Contents,
-    Variable,
     check_claim,
+    check_decoded,
     file_size,
 )
 
@@ -73,6 +73,7 @@ def check_whole(path: Path) -> tuple[int, int, int, int]:
         raise FormatError(f"{path} has colour type {colour}, which PNG does not know.")
     claimed = width * height * depth * _CHANNELS[colour] // 8
     check_claim(path, claimed, size, f"an image of {height}×{width}", DEFLATE_RATIO)
+    check_decoded(path, claimed, f"an image of {height}×{width}")
     return width, height, depth, colour
 
 

@@ -8,16 +8,25 @@ one line in `FORMATS`. Modules are imported when first used, because some bring 
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 from prismask.checks import nearest
 from prismask.errors import DataMissingError, FormatError, PrismaskError
-from prismask.scenes.atomic import OLD_SUFFIX, check_output, is_leftover, kept_from_swap
+from prismask.scenes.atomic import (
+    OLD_SUFFIX,
+    check_output,
+    is_leftover,
+    kept_from_swap,
+    key_of_swap,
+)
 from prismask.scenes.formats import sniffing
+from prismask.scenes.formats.caged import read_caged
 from prismask.scenes.formats.contents import Contents, reading
 from prismask.scenes.records import Record
 
@@ -38,11 +47,23 @@ class Format:
     """Extensions that `save` writes in this format; empty for formats that are only read."""
     loses: tuple[str, ...] = ()
     """What a record has and this format cannot keep: `std`, `wavelengths`, `attrs`."""
+    parsers: tuple[str, ...] = ()
+    """Modules written in C that parse it, which happens in a cage; empty where our own do."""
 
     def read(self, path: Path) -> Contents:
-        """What the file holds."""
+        """What the file holds; files that foreign code parses are read in a cage."""
+        with reading(path, self.title):
+            return read_caged(self, path) if self.parsers else self.read_here(path)
+
+    def read_here(self, path: Path) -> Contents:
+        """What the file holds, parsed in this process."""
         with reading(path, self.title):
             return cast(Contents, self._code().read(path))
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """What a cage imports before it reads such files."""
+        return (*self.parsers, f"prismask.scenes.formats.{self.module}", __name__)
 
     def write(self, record: Record, path: Path, overwrite: bool) -> None:
         """Write a record."""
@@ -64,21 +85,24 @@ class Format:
 
 
 _NO_BAR = ("std",)
+_HDF5, _TIFF, _PNG = ("h5py",), ("tifffile", "imagecodecs"), ("PIL.Image", "PIL.PngImagePlugin")
 
 FORMATS: tuple[Format, ...] = (
-    Format("matlab7.3", "MATLAB v7.3", "matlab73", sniffing.is_matlab73, (".mat",)),
-    Format("netcdf", "NetCDF-4", "netcdf", sniffing.is_hdf5, (".nc", ".nc4")),
+    Format("matlab7.3", "MATLAB v7.3", "matlab73", sniffing.is_matlab73, (".mat",), parsers=_HDF5),
+    Format("netcdf", "NetCDF-4", "netcdf", sniffing.is_hdf5, (".nc", ".nc4"), parsers=_HDF5),
     Format("npy", "NPY", "npy", sniffing.is_npy, (".npy",), (*_NO_BAR, "wavelengths", "attrs")),
     Format("kaist", "packed KAIST scenes", "kaist", sniffing.is_kaist_pack),
     Format("npz", "NPZ", "npz", sniffing.is_zip, (".npz",)),
-    Format("tiff", "TIFF", "tiff", sniffing.is_tiff, (".tif", ".tiff"), _NO_BAR),
-    Format("png", "PNG", "png", sniffing.is_png),
-    Format("cubepack", "cubepack", "cubepack", sniffing.is_cubepack),
-    Format("cave", "CAVE folder", "cave", sniffing.is_cave_folder),
+    Format("tiff", "TIFF", "tiff", sniffing.is_tiff, (".tif", ".tiff"), _NO_BAR, _TIFF),
+    Format("png", "PNG", "png", sniffing.is_png, parsers=_PNG),
+    Format("cave", "CAVE folder", "cave", sniffing.is_cave_folder, parsers=_PNG),
     Format("matlab", "MATLAB v5", "matlab", sniffing.is_matlab, (".mat",)),
     Format("envi", "ENVI", "envi", sniffing.is_envi, (".hdr", ".img", ".dat"), _NO_BAR),
 )
 """Every format, in the order in which they are tried: the particular before the general."""
+
+_MOST_NEIGHBOURS = 1000
+"""Files among which a similar name is looked for."""
 
 DEFAULTS = {".mat": "matlab"}
 """The format to write where an extension has several: v5 opens everywhere."""
@@ -95,8 +119,10 @@ def identify(path: Path) -> Format:
                 else "It is not complete: delete it."
             )
         )
-    if not path.exists():
-        raise DataMissingError(_missing(path))
+    with reading(path, "a file"):
+        if _was_swapped(path):
+            return next(one for one in FORMATS if one.name == "envi")
+        _check_kind_of_file(path)
     head = b""
     if not path.is_dir():
         with reading(path, "a file"), path.open("rb") as file:
@@ -123,6 +149,30 @@ def identify(path: Path) -> Format:
     raise FormatError(
         f"{path} starts with '{start}', which no known format does. {hint} Tried: {tried}."
     )
+
+
+def _was_swapped(path: Path) -> bool:
+    """Whether a file is missing because a write was interrupted that had all but named it."""
+    try:
+        return not path.exists() and key_of_swap(path.with_suffix(".hdr")) is not None
+    except (OSError, ValueError):
+        return False
+
+
+def _check_kind_of_file(path: Path) -> None:
+    """Raise unless it is a file or a folder: reading from a pipe may take for ever."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        raise DataMissingError(_missing(path)) from None
+    except (OSError, ValueError) as problem:  # a name too long, or with a zero in it
+        reason = getattr(problem, "strerror", None) or problem
+        raise FormatError(f"{path} cannot be opened: {reason}.") from problem
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise FormatError(
+            f"{path} is a pipe, a socket or a device, not a file. Write what comes out of it to "
+            "a file first."
+        )
 
 
 def stored(path: Path) -> tuple[Path, ...]:
@@ -177,5 +227,6 @@ def _missing(path: Path) -> str:
             f"version was kept as {names}: rename it back (together with its pair)."
         )
     folder = path.parent
-    others = [other.name for other in folder.iterdir()] if folder.is_dir() else []
+    near = islice(folder.iterdir(), _MOST_NEIGHBOURS) if folder.is_dir() else ()
+    others = [other.name for other in near]
     return f"{path} does not exist.{nearest(path.name, others)}"

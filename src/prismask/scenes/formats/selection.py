@@ -15,6 +15,7 @@ Anything else is an error that lists what was found.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,8 @@ NAMES: dict[Kind, tuple[str, ...]] = {
 """Names under which the field stores each kind, in the order they are looked for."""
 
 DIMENSIONS: dict[Kind, tuple[int, ...]] = {"cube": (3,), "measurement": (2,), "mask": (2, 3)}
-_LISTED = 40
+_LISTED, _NEAR = 40, 1000
+"""How many variables a message lists, and among how many a similar name is looked for."""
 
 
 def make_record(
@@ -208,7 +210,7 @@ def _named(contents: Contents, variable: str) -> Variable:
     if chosen is None:
         raise FormatError(
             f"{contents.source} has no variable {variable!r}."
-            f"{nearest(variable, contents.variables)} Found: {listing(contents)}."
+            f"{nearest(variable, islice(contents.variables, _NEAR))} Found: {listing(contents)}."
         )
     if chosen.note:
         raise FormatError(f"{contents.source}: {chosen} cannot be used.")
@@ -254,7 +256,7 @@ def _option(kind: Kind | None) -> str:
 
 def _advice(dimensions: int) -> str:
     if dimensions == 3:
-        return "Three dimensions are a cube, or a mask with one plane a band: load it as such."
+        return "Three dimensions are a cube, or a mask with one plane per band: load it as such."
     if dimensions == 2:
         return "Two dimensions are a measurement or a mask: load it as such."
     return "Squeeze or split the array first."

@@ -5,6 +5,8 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
+from prismask.scenes.atomic import key_of_swap
+
 HEAD = 1024
 """How many bytes the recognisers look at."""
 
@@ -18,6 +20,7 @@ _STRANGERS = {
     b"CDF\x02": "This is NetCDF-3: convert it with `nccopy -k nc4 old.nc new.nc`.",
     b"CDF\x05": "This is NetCDF-3: convert it with `nccopy -k nc4 old.nc new.nc`.",
     b"\x80": "This looks like a pickle, which is never loaded: save the array with numpy.save.",
+    b"CUBEPAK1": "This is a pack of training scenes: prismask.scenes.cubepack.read_cubepack.",
     b"\xff\xd8\xff": "This is a JPEG, whose compression alters values: use PNG or TIFF.",
 }
 
@@ -72,11 +75,6 @@ def is_png(path: Path, head: bytes) -> bool:
     return head.startswith(b"\x89PNG\r\n\x1a\n")
 
 
-def is_cubepack(path: Path, head: bytes) -> bool:
-    """A pack of compressed cubes."""
-    return head.startswith(b"CUBEPAK1")
-
-
 def is_cave_folder(path: Path, head: bytes) -> bool:
     """A folder, at any level, of CAVE scenes."""
     if not path.is_dir():
@@ -98,7 +96,12 @@ def is_matlab(path: Path, head: bytes) -> bool:
 def is_envi(path: Path, head: bytes) -> bool:
     """An ENVI header (a bad one too, whose reader says what is wrong), or data with one beside."""
     header = path.suffix.lower() == ".hdr" and not path.is_dir()
-    return head.startswith(b"ENVI") or header or header_beside(path) is not None
+    return (
+        head.startswith(b"ENVI")
+        or header
+        or header_beside(path) is not None
+        or (not path.is_dir() and key_of_swap(path.with_suffix(".hdr")) is not None)
+    )
 
 
 def header_beside(data: Path) -> Path | None:

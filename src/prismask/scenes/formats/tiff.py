@@ -1,4 +1,4 @@
-"""Multi-page TIFF: one page a band, wavelengths and provenance as JSON in the description.
+"""Multi-page TIFF: one page per band, wavelengths and provenance as JSON in the description.
 
 Keeps values, wavelengths, kind and provenance; no error bar. Needs the extra `io` (tifffile,
 and imagecodecs for compressions other than deflate).
@@ -7,6 +7,7 @@ and imagecodecs for compressions other than deflate).
 from __future__ import annotations
 
 import json
+import math
 import struct
 from functools import partial
 from pathlib import Path
@@ -18,15 +19,13 @@ from numpy.typing import NDArray
 from prismask.errors import FormatError, MissingPartError
 from prismask.scenes.atomic import write_beside
 from prismask.scenes.formats.attributes import plain
-from prismask.scenes.formats.contents import (
+from prismask.scenes.formats.contents import Contents, Variable, as_kind, kind_of, wavelengths_of
+from prismask.scenes.formats.limits import (
     DEFLATE_RATIO,
-    Contents,
-    Variable,
-    as_kind,
     check_claim,
+    check_count,
+    check_decoded,
     file_size,
-    kind_of,
-    wavelengths_of,
 )
 from prismask.scenes.records import Record
 
@@ -42,13 +41,14 @@ def read(path: Path) -> Contents:
         first = file.pages[0]
         for page in file.pages:
             _check_page(path, page, first)
+        check_decoded(path, first.nbytes * pages, "its pages")
         about = _about(first.description)
         stated = about.get("pages", pages)
         if stated != pages or len(file.pages) != pages:
             raise FormatError(f"{path} has {len(file.pages)} whole pages of {stated}: cut short.")
         flat = pages == 1 and about.get("dimensions") != 3
         shape = first.shape if flat else (pages, *first.shape)
-        note = "" if len(first.shape) == 2 else "colour: convert it to grey, one page a band"
+        note = "" if len(first.shape) == 2 else "colour: convert it to grey, one page per band"
         note = note if first.dtype is not None and first.dtype.kind in "fiub" else "not numbers"
         dtype = str(first.dtype)
     variable = Variable(
@@ -110,6 +110,7 @@ def count_pages(path: Path) -> int:
         position = _number(path, head[8:16] if big else head[4:8], order)
         seen: set[int] = set()
         while position:
+            check_count(path, len(seen), "pages")
             if position >= size or position in seen:
                 raise FormatError(f"{path} is cut short: page {len(seen) + 1} lies beyond its end.")
             seen.add(position)
@@ -151,15 +152,21 @@ def _check_page(path: Path, page: Any, first: Any) -> None:
     for offset, count in zip(page.dataoffsets, page.databytecounts, strict=True):
         check_claim(path, offset + count, size, "a page")
     check_claim(path, page.nbytes, sum(page.databytecounts), "a page", DEFLATE_RATIO)
+    # A tile is decoded whole, however little of it the page shows.
+    check_decoded(path, math.prod(page.chunks) * page.dtype.itemsize, "a tile or strip")
 
 
 def _about(description: str) -> dict[str, Any]:
     """Our own description, or nothing."""
     try:
         about = json.loads(description)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return {}
-    return about if isinstance(about, dict) and "prismask" in about else {}
+    if not isinstance(about, dict) or "prismask" not in about:
+        return {}
+    if not isinstance(about.get("provenance", {}), dict):
+        raise FormatError("the provenance is not a JSON object.")
+    return about
 
 
 def _read(path: Path, flat: bool) -> NDArray[Any]:

@@ -1,9 +1,10 @@
-"""`.cubepack`: several cubes in one small file, near-losslessly. NumPy and lzma are all it needs.
+"""`.cubepack`: the scenes of a data folder in one small file, near-losslessly.
 
 A cube is stored as the square root of its values (which evens out the noise), turned over the
 bands by an orthonormal basis, and rounded to multiples of `step`. Each of the resulting planes is
 kept as it is or as the residue of predicting every pixel from its left and upper neighbours,
-whichever is shorter after LZMA.
+whichever is shorter after LZMA: one byte (1: predicted) and an LZMA stream of two byte planes, low
+bytes first, of the numbers folded to non-negative ones (0, −1, 1, −2 … → 0, 1, 2, 3 …).
 
     b"CUBEPAK1" · length of the header (8 bytes, little-endian) · header (JSON, xz) · planes
 """
@@ -15,7 +16,6 @@ import lzma
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,17 @@ from numpy.typing import NDArray
 from prismask.checks import nearest
 from prismask.errors import FormatError, ValuesError
 from prismask.scenes.atomic import write_beside
-from prismask.scenes.formats.contents import Contents, Variable, check_claim, file_size, reading
-from prismask.scenes.formats.cubepack_planes import LZMA_RATIO, decode_plane, encode_plane, unpack
+from prismask.scenes.formats.contents import reading
+from prismask.scenes.formats.limits import check_claim, check_decoded, file_size
 from prismask.scenes.records import Cube
 
 MAGIC = b"CUBEPAK1"
 STEP = 0.005
 """Rounding of the coefficients; costs about 60 dB."""
-_LARGEST_HEADER = 2**26
+_LARGEST_HEADER = 2**24
+_LZMA_RATIO = 20_000
+"""LZMA packs a constant plane about 7,000 times; a header that claims more is wrong."""
+_LZMA_MEMORY = 2**28
 
 
 @dataclass(frozen=True)
@@ -54,18 +57,6 @@ class Header:
     step: float
     wavelengths: tuple[float, ...]
     entries: Mapping[str, Entry]
-
-
-def read(path: Path) -> Contents:
-    """What a pack holds: one variable a scene."""
-    header = read_header(path)
-    variables = {
-        name: Variable(
-            name, entry.shape, "packed", partial(_decode, path, header, entry), np.asarray
-        )
-        for name, entry in header.entries.items()
-    }
-    return Contents(str(path), "cubepack", variables, header.wavelengths, "nm", None, "cube")
 
 
 def read_cubepack(
@@ -106,7 +97,7 @@ def read_header(path: Path) -> Header:
             raise FormatError(f"{path} is no cubepack, or cut short in its first bytes.")
         length = int.from_bytes(start[8:], "little")
         check_claim(path, 16 + length, size, "the header")
-        text = unpack(path, file.read(length), lzma.FORMAT_XZ, _LARGEST_HEADER, "the header")
+        text = _unpack(path, file.read(length), lzma.FORMAT_XZ, _LARGEST_HEADER, "the header")
     facts = json.loads(text)
     if not isinstance(facts, dict) or facts.get("format") != "cubepack-1":
         raise FormatError(f"{path} does not say that it is in the format cubepack-1.")
@@ -166,7 +157,7 @@ def _entry(facts: dict[str, Any], start: int, size: int, bands: int) -> Entry:
         if position < start or end < position + 2:
             raise FormatError(f"a plane of {length} bytes at {position} is not possible.")
         check_claim("the pack", end, size, "a plane")
-        check_claim("the pack", 2 * shape[1] * shape[2], end - position, "a plane", LZMA_RATIO)
+        check_claim("the pack", 2 * shape[1] * shape[2], end - position, "a plane", _LZMA_RATIO)
         spans.append((position, end))
         position = end
     return Entry((shape[0], shape[1], shape[2]), mean, basis, tuple(spans))
@@ -174,6 +165,7 @@ def _entry(facts: dict[str, Any], start: int, size: int, bands: int) -> Entry:
 
 def _decode(path: Path, header: Header, entry: Entry) -> NDArray[np.float32]:
     bands, height, width = entry.shape
+    check_decoded(path, 4 * bands * height * width, "a scene")
     first, last = entry.spans[0][0], entry.spans[-1][1]
     with path.open("rb") as file:
         file.seek(first)
@@ -231,3 +223,52 @@ def _common_wavelengths(cubes: Mapping[str, Cube]) -> list[float]:
             "differ or are missing. Resample them first."
         )
     return list(wavelengths)
+
+
+# --- planes --------------------------------------------------------------------------------------
+
+
+def encode_plane(plane: NDArray[np.int32]) -> bytes:
+    """A plane `(H, W)` whose numbers fit 16 bits, in the shorter of the two ways."""
+    # A dictionary larger than the plane only costs memory: 64 MiB a thread by default.
+    dictionary = max(2**12, 2 * plane.size)
+    filters = [
+        {"id": lzma.FILTER_LZMA1, "preset": 9, "dict_size": dictionary, "lc": 0, "lp": 0, "pb": 0}
+    ]
+    residue = np.diff(np.diff(plane, axis=0, prepend=0), axis=1, prepend=0)
+    shortest = b""
+    for mode, numbers in enumerate((plane, residue)):
+        if numbers.min() < -32768 or numbers.max() > 32767:
+            continue
+        folded = (numbers << 1) ^ (numbers >> 31)
+        raw = folded.astype("<u2").view(np.uint8).reshape(-1, 2).T.tobytes()
+        packed = lzma.compress(raw, format=lzma.FORMAT_ALONE, filters=filters)
+        if not shortest or len(packed) + 1 < len(shortest):
+            shortest = bytes([mode]) + packed
+    return shortest
+
+
+def decode_plane(path: Path, data: bytes, shape: tuple[int, int]) -> NDArray[np.int32]:
+    """The plane `(H, W)` in `data`."""
+    count = shape[0] * shape[1]
+    raw = _unpack(path, data[1:], lzma.FORMAT_ALONE, 2 * count, "a plane")
+    if len(raw) != 2 * count or data[0] not in (0, 1):
+        raise FormatError(f"{path}: a plane holds {len(raw)} bytes instead of {2 * count}.")
+    low = np.frombuffer(raw, np.uint8, count)
+    high = np.frombuffer(raw, np.uint8, count, offset=count)
+    folded = low.astype(np.int32) | (high.astype(np.int32) << 8)
+    values = ((folded >> 1) ^ -(folded & 1)).reshape(shape)
+    if data[0] == 0:
+        return values
+    return values.cumsum(0, dtype=np.int32).cumsum(1, dtype=np.int32)
+
+
+def _unpack(path: Path, data: bytes, kind: int, largest: int, what: str) -> bytes:
+    """Decompress at most `largest` bytes, so that a few bytes cannot fill the memory."""
+    decompressor = lzma.LZMADecompressor(format=kind, memlimit=_LZMA_MEMORY)
+    raw = decompressor.decompress(data, max_length=largest + 1)
+    if len(raw) > largest:
+        raise FormatError(f"{path}: {what} unpacks to more than {largest} bytes.")
+    if not decompressor.eof and kind == lzma.FORMAT_XZ:
+        raise FormatError(f"{path}: {what} is cut short.")
+    return raw
