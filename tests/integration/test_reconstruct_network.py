@@ -13,10 +13,9 @@ from torch import Tensor
 
 from prismask.errors import WeightsError
 from prismask.inference.camera_match.bands import BandAdapter
-from prismask.inference.camera_match.family import draw_cameras
 from prismask.inference.engine.frame import Engine
-from prismask.inference.intervals.calibration import calibrate, misplaced
-from prismask.inference.intervals.other_cameras import calibrate_cameras
+from prismask.inference.intervals.fit import calibrate, misplaced
+from prismask.inference.intervals.other_cameras import calibrate_cameras, draw_cameras
 from prismask.inference.reconstruct import reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.weights import load_weights, read_record, save_weights
@@ -119,7 +118,7 @@ def test_noise_is_counted_as_in_training(
         stds.append(std)
         return values
 
-    monkeypatch.setattr("prismask.inference.intervals.calibration.add_gaussian", noted)
+    monkeypatch.setattr("prismask.inference.intervals.fit.add_gaussian", noted)
     fitting = (Engine(model, CPU, "float32"), scenes(range(100, 104)), masks(2, seed=7), CAMERA)
     found = calibrate(*fitting, noise_std=(0.03, 0.03))
     assert stds == pytest.approx([0.03 * CAMERA.bands / 2] * len(stds))

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from prismask.inference.intervals.model import DOUBTED_MASKS, OTHER_CAMERAS
+from prismask.inference.intervals.model import INCONSISTENT_MASKS, OLD_NAMES, OTHER_CAMERAS
 
 
-def found_lines(interval: dict[str, Any], doubts: int) -> list[str]:
+def found_lines(interval: dict[str, Any], faults: int) -> list[str]:
     """What was found, for people."""
     lines = []
     for kind in ("single", "sampled"):
@@ -18,12 +18,12 @@ def found_lines(interval: dict[str, Any], doubts: int) -> list[str]:
         left_out = stored["about"].get("coverage_90_left_out", (float("nan"),) * 3)
         text = f"90 % interval is {stored['quantiles']['0.9']:.3g} × the predicted scale"
         lines.append(f"{kind}: {text}; scenes left out are covered {_spread(left_out)}")
-        classes = stored.get("classes", {})
+        classes = {
+            OLD_NAMES.get(name, name): size for name, size in stored.get("classes", {}).items()
+        }
         lines += [f"{kind}, {_class_line(name, size)}" for name, size in classes.items()]
-        if doubts and DOUBTED_MASKS not in classes:
-            lines.append(
-                f"{kind}: no wrong mask was found out; snapshots will not be asked about theirs"
-            )
+        if faults and INCONSISTENT_MASKS not in classes:
+            lines.append(f"{kind}: no wrong mask was found inconsistent; masks will not be probed")
     return lines
 
 
@@ -35,10 +35,13 @@ def _class_line(name: str, size: dict[str, Any]) -> str:
     left_out = about[f"left_out_{group}"].get("0.9")
     if left_out is not None:
         text += f"; {group} left out are covered {_spread(left_out)}"
-    if name == DOUBTED_MASKS:
+    if name == INCONSISTENT_MASKS:
+        # Fits of the first versions call it doubted.
+        found = about.get("inconsistent", about.get("doubted"))
+        falsely = about.get("right_inconsistent", about.get("right_doubted"))
         text += (
-            f"; {about['doubted']} of {about['wrong']} wrong masks were found out, and "
-            f"{about['right_doubted']} of {about['right']} right ones doubted"
+            f"; {found} of {about['wrong']} wrong masks and {falsely} of {about['right']} right "
+            "ones were found inconsistent"
         )
     return text
 

@@ -63,7 +63,7 @@ async def order_of(
         method, path, samples, iterations, level, seed, camera, choices.device, align, adapt
     )
     # What contradicts itself is refused at once, not when its turn comes.
-    order.settings()
+    order.options()
     if step is not None and camera.offsets is not None:
         raise ConfigError("step and offsets both describe the dispersion: give one of them.")
     return order

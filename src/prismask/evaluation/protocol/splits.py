@@ -8,8 +8,8 @@ A split file says the same as `splits.json` of the data folder, and may say more
     [scenes]
     test = ["scene01", "lab/leaf.nc"]    # scenes of the data folder, or files
 
-    [camera]                             # left out: 2 px a band along the width
-    step_px = 2.0                        # or offsets_px = [0.0, 1.9, 3.7, …], one a band
+    [camera]                             # left out: 2 px per band along the width
+    step_px = 2.0                        # or offsets_px = [0.0, 1.9, 3.7, …], one per band
     axis = "width"                       # or "height"
     design = "single"                    # or "dual"
 
@@ -37,10 +37,9 @@ from typing import Any
 
 from prismask.checks import choose, nearest
 from prismask.errors import ConfigError, DataMissingError
-from prismask.optics.camera import CASSI
 from prismask.optics.masks import MaskRegion
+from prismask.optics.resolve import CameraDescription
 from prismask.scenes import datasets
-from prismask.scenes.defaults import STEP
 
 PROTOCOLS = ("one-to-one", "one-to-many", "many-to-many")
 SINGLE = "single"
@@ -93,18 +92,16 @@ class EvaluationSplit:
         places = " nor ".join(str(f) for f in (self.beside, self.folder) if f is not None)
         raise DataMissingError(f"the {what} {file} is neither in {places or 'any folder'}.")
 
-    def build_camera(self, bands: int) -> CASSI:
-        """The camera for cubes of `bands` bands."""
-        axis, design = self.camera.get("axis", "width"), self.camera.get("design", "single")
-        offsets = self.camera.get("offsets_px")
-        if offsets is None:
-            step = float(self.camera.get("step_px", STEP))
-            return CASSI.from_step(bands, step, axis=axis, design=design)
-        if len(offsets) != bands:
-            raise ConfigError(
-                f"the split gives {len(offsets)} band offsets, but the scenes have {bands} bands."
-            )
-        return CASSI(tuple(offsets), axis=axis, design=design)
+    @property
+    def described_camera(self) -> CameraDescription:
+        """What the split says about the camera."""
+        offsets, step = self.camera.get("offsets_px"), self.camera.get("step_px")
+        return CameraDescription(
+            step=None if step is None or offsets is not None else float(step),
+            offsets=None if offsets is None else tuple(float(one) for one in offsets),
+            axis=self.camera.get("axis"),
+            design=self.camera.get("design"),
+        )
 
 
 def read_evaluation_split(

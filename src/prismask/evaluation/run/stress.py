@@ -31,10 +31,12 @@ from prismask.evaluation.protocol.splits import SINGLE, EvaluationSplit, read_ev
 from prismask.evaluation.run.contenders import Models
 from prismask.evaluation.run.plan import NOTHING_WRONG, Condition, Plan
 from prismask.evaluation.run.runner import Evaluation, plan_evaluation, run_plan
-from prismask.evaluation.run.runs import Progress, earlier_record
+from prismask.evaluation.run.runs import earlier_record
 from prismask.optics.camera import CASSI
 from prismask.optics.mask_sets import KNOWN_ALIASES, MaskAlias, MaskEntry, MaskSet
 from prismask.optics.masks import MaskRegion
+from prismask.optics.resolve import CameraDescription
+from prismask.progress import Progress
 from prismask.scenes.records import Cube, Mask
 
 METRICS = ("psnr_paper", "ssim", "sam")
@@ -51,7 +53,7 @@ def stress(
     scenes: Sequence[str] | Mapping[str, Cube] | None = None,
     masks: Mapping[str, Mask | MaskRegion] | None = None,
     groups: Sequence[str] | None = None,
-    camera: CASSI | None = None,
+    camera: CASSI | CameraDescription | None = None,
     faults: Sequence[str] | None = None,
     sizes: Mapping[str, Sequence[float]] | None = None,
     resume: bool = False,
