@@ -448,7 +448,7 @@ def test_missing_scenes_and_bands_that_do_not_fit(tiny: Path, tmp_path: Path) ->
     matched = evaluate([six], data=tiny, trials=1, timing=False)
     assert matched.plan.work.scenes.bands == 4
     assert "six has 6 bands and the camera 4: as in `reconstruct`" in " ".join(matched.plan.remarks)
-    with pytest.raises(ShapeError, match="camera has 5 bands and the scenes 4.*--resample"):
+    with pytest.raises(ShapeError, match=r"camera has 5 bands and the scenes 4.*--resample"):
         evaluate(["gap-tv"], data=tiny, trials=1, camera=CASSI.from_step(5))
     five = evaluate(
         ["gap-tv:iterations=1"], data=tiny, trials=1, camera=CameraDescription(bands=5, step=1.0),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from prismask.errors import ConfigError
 from prismask.evaluation.metrics import score_cubes
 from prismask.evaluation.run.runner import evaluate
 from prismask.inference.reconstruct import reconstruct
@@ -50,7 +51,12 @@ def spread(measurement: torch.Tensor, mask: torch.Tensor, camera: CASSI) -> torc
 
 def small_network(ensemble: int = 1) -> Any:
     model = create_model("srn+", bands=BANDS, width=8, blocks=1, seed=3)
-    model.record |= {"name": "small", "step_px": 2.0, "sha256": "untrained", "ways": ensemble}
+    model.record |= {
+        "name": "small",
+        "step_px": 2.0,
+        "sha256": "untrained",
+        "mirror_ensemble": ensemble,
+    }
     return model.eval()
 
 
@@ -151,6 +157,36 @@ def test_a_tiled_frame_scores_as_it_is_delivered(monkeypatch: pytest.MonkeyPatch
     model = small_network()
     scored = scores_of_evaluate(model, scenes, mask, camera)
     check_equal(scored, scores_of_reconstruct({"model": model}, scenes, mask, camera))
+
+
+@pytest.mark.parametrize("name", ["usual", "to the left"])
+@pytest.mark.parametrize("options", [{"adapt": 3}, {"align": True}, {"align": True, "adapt": 3}])
+def test_aligned_and_adapted_scores_are_those_of_the_delivered_cube(
+    name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prismask.inference.alignment.search.MOST_GRADIENTS", 3)
+    camera = CAMERAS[name]
+    scenes, mask = scenes_for(camera, (24, 32), 2), mask_for(camera, (24, 32))
+    model = small_network()
+    scored = scores_of_evaluate(model, scenes, mask, camera, **options)
+    given = {"model": model, **options}
+    check_equal(scored, scores_of_reconstruct(given, scenes, mask, camera))
+    plain = scores_of_evaluate(model, scenes, mask, camera)
+    assert plain != scored
+
+
+def test_those_that_cannot_adapt_are_named() -> None:
+    camera = CAMERAS["usual"]
+    scenes, mask = scenes_for(camera, (16, 16), 1), mask_for(camera, (16, 16))
+    found = evaluate(
+        {"net": small_network(), "tv": "gap-tv:iterations=1"}, scenes=scenes,
+        masks={"masks": mask}, camera=camera, trials=1, timing=False, adapt=2,
+    )  # fmt: skip
+    assert [text for text in found.plan.remarks if "adapt" in text] == [
+        "tv has no network that could learn a scene: it does not adapt."
+    ]
+    with pytest.raises(ConfigError, match="adapt is -1"):
+        evaluate({"net": small_network()}, scenes=scenes, masks={"masks": mask}, adapt=-1)
 
 
 def test_the_network_that_is_given_stays_as_it_is() -> None:

@@ -38,6 +38,7 @@ from prismask.inference.methods.network import as_network
 from prismask.models.provenance import commit, device_name, versions
 from prismask.optics.camera import CASSI
 from prismask.optics.masks import MaskRegion
+from prismask.optics.resolve import CameraDescription
 from prismask.optics.simulate import camera_attrs
 from prismask.progress import Progress
 from prismask.scenes.records import Cube, Mask
@@ -61,7 +62,7 @@ def analyse(
     scenes: Sequence[str] | Mapping[str, Cube] | None = None,
     mask_sources: Mapping[str, Mask | MaskRegion] | None = None,
     groups: Sequence[str] | None = None,
-    camera: CASSI | None = None,
+    camera: CASSI | CameraDescription | None = None,
     device: str = "auto",
     precision: str = "auto",
     noise: float = 0.0,
