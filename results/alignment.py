@@ -125,7 +125,7 @@ def _cases(generator: torch.Generator) -> dict[str, MaskPose]:
     shifts = {f"mask beside by {shift:g} px": _beside(shift, generator) for shift in SHIFTS}
     over = max(CAMERA.offsets) / 2
     spreads = {f"dispersion {100 * s:+g} %": MaskPose(*[0.0] * 6, s * over) for s in SPREADS}
-    blurred = {f"mask blurred by {BLUR:g} px": MaskPose(*[0.0] * 8, BLUR**2)}
+    blurred = {f"mask blurred by {BLUR:g} px": MaskPose(blur=BLUR**2)}
     return {**shifts, **spreads, **blurred}
 
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from prismask.evaluation.metrics import score
-from prismask.inference.alignment.pose import BANDS, BLUR, MaskPose
+from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.intervals.model import coverage
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction
@@ -79,11 +79,10 @@ def cases(generator: torch.Generator) -> list[tuple[str, MaskPose]]:
         angle = 2 * math.pi * float(torch.rand((), generator=generator))
         place = MaskPose(shift * math.sin(angle), shift * math.cos(angle))
         found.append((f"beside by {shift:g} px", place))
-    found += [(f"blurred by {blur:g} px", MaskPose(*[0.0] * BLUR, blur**2)) for blur in BLURS]
+    found += [(f"blurred by {blur:g} px", MaskPose(blur=blur**2)) for blur in BLURS]
     over = max(CAMERA.offsets) / 2
     return found + [
-        (f"dispersion {100 * more:+g} %", MaskPose(*[0.0] * BANDS.start, more * over))
-        for more in SPREADS
+        (f"dispersion {100 * more:+g} %", MaskPose(spread=more * over)) for more in SPREADS
     ]
 
 

@@ -17,6 +17,7 @@ from prismask.models.catalogue import load_model
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
+from prismask.scenes.defaults import WAVELENGTHS_NM
 from prismask.scenes.records import Cube, Mask, Measurement
 from prismask.scenes.synthetic.random_scenes import random_scene
 
@@ -62,7 +63,8 @@ def small_network(ensemble: int = 1) -> Any:
 
 def scenes_for(camera: CASSI, size: tuple[int, int], count: int = 3) -> dict[str, Cube]:
     """Scenes of common brightness, one that is far too dark for a network, and one too bright."""
-    at = np.linspace(453.3, 648.1, camera.bands)
+    usual = np.asarray(WAVELENGTHS_NM)
+    at = np.interp(np.linspace(0, 27, camera.bands), np.arange(28), usual)
     exposures = (1.0, 0.02, 9.0)
     found = {}
     for number in range(count):

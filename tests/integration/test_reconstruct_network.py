@@ -82,9 +82,9 @@ def test_ninety_percent_cover_ninety_percent(model: Reconstructor) -> None:
         assert min(inside) > 0.75
 
 
-def test_asked_twice_it_is_closer_and_its_error_bars_as_true(model: Reconstructor) -> None:
+def test_a_mirror_ensemble_is_closer_and_its_error_bars_as_true(model: Reconstructor) -> None:
     twice = copy.deepcopy(model)
-    twice.record["ways"] = 2
+    twice.record["mirror_ensemble"] = 2
     fitting = (scenes(range(100, 112)), masks(3, seed=7), CAMERA)
     twice.record["interval"] = calibrate(Engine(twice, CPU, "float32"), *fitting)
     assert "disagreement" in twice.record["interval"]["single"]["exponents"]
@@ -205,9 +205,7 @@ def test_another_number_of_bands(model: Reconstructor, bands: int) -> None:
         adapter = BandAdapter.between(camera, BANDS)
         signal = camera.forward(truth[None], mask[None])[0]
         wrong = Engine(model, CPU, "float32").run(signal, mask[None], adapter.shown).values
-        pretended.append(
-            float(np.sqrt(np.mean((adapter.back(wrong.numpy()) - truth.numpy()) ** 2)))
-        )
+        pretended.append(float((adapter.back(wrong) - truth).square().mean().sqrt()))
     assert np.mean(adapted) < 1.25 * np.mean(own)
     assert np.mean(adapted) < np.mean(pretended)
     assert np.mean(residuals) < 1.2 * np.mean(own_residuals)

@@ -123,6 +123,7 @@ class Options(MethodOptions):
         if self.adapt:
             chosen["adapt"] = self.adapt
         if self.pose is not None:
+            # The key of the first versions, whose finished cubes are still recognised.
             chosen["place"] = list(self.pose.pose.numbers)
         text = json.dumps({**chosen, **facts}, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

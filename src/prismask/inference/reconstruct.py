@@ -193,7 +193,7 @@ def _residual_findings(
     can_adapt = "adapt" in method.capabilities
     if left is None or left < RESIDUAL_WARNING_RATIO or options.align or not can_adapt:
         return []
-    if made.attrs.get("mask_inconsistent"):  # people are told that already
+    if made.attrs.get("mask_inconsistent"):  # which is a finding of its own
         return []
     # Also where the snapshot agrees with its mask: a few lines do not show all that can be wrong.
     learn = "" if options.adapt else " (--adapt 60 learns it)"

@@ -76,7 +76,7 @@ def test_a_network_asked_twice_says_how_far_its_answers_are_apart(
 ) -> None:
     """In tiles, and with samples in the mean over them."""
     measurement, mask = shot
-    model.record["ways"] = 2
+    model.record["mirror_ensemble"] = 2
     engine = Engine(model, CPU, "float32", SMALL)
     levels = (0.1, 0.9) if samples else None
     found = engine.run(measurement, mask, CAMERA, samples=samples, seed=5, levels=levels)

@@ -95,7 +95,7 @@ def stress(
     delivery: DeliveryOptions = DeliveryOptions(),
     work: WorkOptions = WorkOptions(),
 ) -> int:
-    """Score models on cameras that are not quite what they are told.
+    """Score models on cameras that differ a little from their description.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Test scenes, looked at before anything is computed: present, of one size, with fitting bands."""
+"""Test scenes, checked before anything is computed: present, of one size, with fitting bands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an evaluation can be told, in one place for Python, the command line and the record."""
+"""The settings of an evaluation, once for Python, the command line and the record."""
 
 from __future__ import annotations
 

@@ -65,8 +65,8 @@ class EvaluationSplit:
     """Wavelengths in nm to which scenes are brought."""
     scenes: tuple[str, ...] = ()
     """Names or files of the test scenes."""
-    places: Mapping[str, datasets.MaskRegion] = field(default_factory=dict)
-    """Where each mask lies."""
+    regions: Mapping[str, datasets.MaskRegion] = field(default_factory=dict)
+    """The file of each mask, and which rows and columns of it."""
     protocols: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Groups of a protocol where they are not the default ones."""
     camera: Mapping[str, Any] = field(default_factory=dict)
@@ -74,23 +74,23 @@ class EvaluationSplit:
 
     def region(self, name: str) -> MaskRegion:
         """Load a mask region by name."""
-        if name not in self.places:
+        if name not in self.regions:
             raise ConfigError(
-                f"the split has no masks {name!r}.{nearest(name, self.places)} "
-                f"Known: {', '.join(self.places) or 'none'}."
+                f"the split has no masks {name!r}.{nearest(name, self.regions)} "
+                f"Known: {', '.join(self.regions) or 'none'}."
             )
-        place = self.places[name]
-        folder = self.find(place.file, "mask file")
-        mask = datasets.load_mask_file(folder, place.file)
-        return MaskRegion.of(mask, place.rows, place.columns, Path(place.file).stem)
+        listed = self.regions[name]
+        folder = self.find(listed.file, "mask file")
+        mask = datasets.load_mask_file(folder, listed.file)
+        return MaskRegion.of(mask, listed.rows, listed.columns, Path(listed.file).stem)
 
     def find(self, file: str, what: str) -> Path:
         """The folder in which `file` is."""
         for folder in (self.beside, self.folder):
             if folder is not None and (folder / file).is_file():
                 return folder
-        places = " nor ".join(str(f) for f in (self.beside, self.folder) if f is not None)
-        raise DataMissingError(f"the {what} {file} is neither in {places or 'any folder'}.")
+        folders = " nor ".join(str(f) for f in (self.beside, self.folder) if f is not None)
+        raise DataMissingError(f"the {what} {file} is neither in {folders or 'any folder'}.")
 
     @property
     def described_camera(self) -> CameraDescription:
@@ -136,13 +136,13 @@ def _from_table(table: dict[str, Any], path: Path, folder: Path | None) -> Evalu
     _check_keys(table, "", path)
     _check_keys(table.get("scenes", {}), "scenes", path)
     _check_keys(table.get("camera", {}), "camera", path)
-    places = {}
-    for name, place in table.get("masks", {}).items():
-        _check_keys(place, "mask", path)
-        if "file" not in place:
+    regions = {}
+    for name, listed in table.get("masks", {}).items():
+        _check_keys(listed, "mask", path)
+        if "file" not in listed:
             raise ConfigError(f"{path}: masks.{name} has no file.")
-        rows, columns = (_pair(place.get(key), name, key, path) for key in ("rows", "columns"))
-        places[name] = datasets.MaskRegion(str(place["file"]), rows, columns)
+        rows, columns = (_pair(listed.get(key), name, key, path) for key in ("rows", "columns"))
+        regions[name] = datasets.MaskRegion(str(listed["file"]), rows, columns)
     protocols = {
         choose(name, PROTOCOLS, "protocol"): tuple(str(group) for group in groups)
         for name, groups in table.get("protocols", {}).items()
@@ -156,7 +156,7 @@ def _from_table(table: dict[str, Any], path: Path, folder: Path | None) -> Evalu
         path.parent,
         None if wavelengths is None else tuple(float(w) for w in wavelengths),
         tuple(str(name) for name in scenes),
-        places,
+        regions,
         protocols,
         table.get("camera", {}),
     )

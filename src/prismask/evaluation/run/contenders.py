@@ -28,14 +28,17 @@ import torch
 
 from prismask.checks import nearest
 from prismask.errors import ConfigError, DataMissingError
-from prismask.inference.methods.network import network_capabilities
 from prismask.inference.methods.protocol import Capabilities, Method
-from prismask.inference.methods.registry import as_method, create_method, list_methods
+from prismask.inference.methods.registry import (
+    as_method,
+    capabilities_of,
+    create_method,
+    list_methods,
+)
 from prismask.inference.methods.solver import function_identity
 from prismask.inference.options import DEFAULTS, Options
 from prismask.models.catalogue import shipped
 from prismask.models.mirror_ensemble import KEY, ensemble_size
-from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model, list_models
 from prismask.models.weights import load_weights, read_record, tensors_hash
 from prismask.solvers import create_solver, list_solvers
@@ -92,7 +95,7 @@ class Contender:
     """What it can do (`methods.protocol.Capability`)."""
 
     def build(self, device: torch.device, half: bool = False) -> Method:
-        """The method on `device`, networks in half precision if so asked."""
+        """The method on `device`, networks in half precision if `half`."""
         if self.kind in ("solver", "method"):
             return create_method(self.model, device, **dict(self.options.method_options))
         options = replace(self.options, precision="half" if half else "float32")
@@ -145,8 +148,10 @@ def build_contender(entry: Entry, bands: int, seed: int, options: Options = DEFA
     options: what all contenders are to do with every snapshot; those that cannot adapt do not.
     """
     model, identity = _load(entry, bands, seed)
-    able = network_capabilities(model) if isinstance(model, Reconstructor) else frozenset()
-    able = getattr(model, "capabilities", able)
+    if entry.kind == "method":
+        able = create_method(model, torch.device("cpu"), **entry.options).capabilities
+    else:
+        able = capabilities_of(model)
     if entry.kind == "weights":
         chosen = {name: entry.options[name] for name in ("adapt", "align") if name in entry.options}
         options = replace(options, **chosen)
@@ -154,7 +159,7 @@ def build_contender(entry: Entry, bands: int, seed: int, options: Options = DEFA
         options = replace(options, method_options=tuple(entry.options.items()))
     if "adapt" not in able:
         options = replace(options, adapt=0)
-    identity += "".join(f", {text}" for text in _habits(model, able, options))
+    identity += "".join(f", {text}" for text in _extras(model, options))
     return Contender(entry.label, entry.kind, model, identity, entry.record, options, able)
 
 
@@ -175,12 +180,13 @@ def _load(entry: Entry, bands: int, seed: int) -> tuple[Any, str]:
     return entry.what, function_identity(entry.what)
 
 
-def _habits(model: Any, able: Capabilities, options: Options) -> list[str]:
+def _extras(model: Any, options: Options) -> list[str]:
     """What a contender does besides a single pass, for its identity."""
     found = []
-    if "half" in able and isinstance(model, Reconstructor) and ensemble_size(model.record) > 1:
+    size = ensemble_size(getattr(model, "record", {}))
+    if size > 1:
         # In the words of the runs that are on disk, which go on only as the same contender.
-        found.append(f"asked {ensemble_size(model.record)} ways")
+        found.append(f"asked {size} ways")
     if options.adapt:
         found.append(f"learning for {options.adapt} steps")
     if options.align:
@@ -189,7 +195,7 @@ def _habits(model: Any, able: Capabilities, options: Options) -> list[str]:
 
 
 def weights_of(identity: str) -> str:
-    """The hash of the weights alone in a network's identity, however it is asked."""
+    """The hash of the weights alone in a network's identity, however it is used."""
     return identity.partition(", ")[0]
 
 

@@ -1,4 +1,4 @@
-"""What miscalibration costs: the light meets the true camera, the model is told the nominal one.
+"""What miscalibration costs: the light meets the true camera, the model is given the nominal one.
 
 Three parts, in one long-form table:
 
@@ -6,7 +6,7 @@ Three parts, in one long-form table:
 - the mismatch case published elsewhere (`conditions.MISMATCH`), with the ideal, the nominal and
   the true mask given;
 - the one real sample there is: two calibrations of one physical aperture, measured through one
-  and reconstructed with the other, both ways round.
+  and reconstructed with the other, in both directions.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def stress(
     progress: Progress | None = None,
     **options: Any,
 ) -> Evaluation:
-    """Score models on cameras that are not quite what they are told.
+    """Score models on cameras that differ a little from their description.
 
     groups: mask groups that faults are put into; left out: those that share no pixel with the
         split's single mask, which is the other hardware of the built-in split.
@@ -136,12 +136,12 @@ def find_recalibration(
     aliases: Sequence[MaskAlias] = KNOWN_ALIASES,
 ) -> tuple[MaskRegion, MaskRegion] | None:
     """The single mask, and the same place of the larger mask that shows the same aperture."""
-    if SINGLE not in split.places:
+    if SINGLE not in split.regions:
         return None
     single = split.region(SINGLE)
     if single.size != size:
         return None
-    for name in split.places:
+    for name in split.regions:
         larger = split.region(name)
         for alias in aliases:
             if alias.source in (single.source_hash, single.name) and alias.of in (

@@ -172,21 +172,21 @@ class Bench:
         """Values by metric and scene; NaN where the cube is not finite."""
         good = torch.isfinite(estimate).flatten(1).all(1)
         found = {name: [math.nan] * len(truth) for name in self.work.metrics}
-        places = good.nonzero()[:, 0].tolist()
-        if not places:
+        indices = good.nonzero()[:, 0].tolist()
+        if not indices:
             return found
-        whole = len(places) == len(truth)
+        whole = len(indices) == len(truth)
         with exact_convolutions():
             scores = score(
                 estimate if whole else estimate[good],
                 truth if whole else truth[good],
                 self.work.metrics,
             )
-        # One transfer for all metrics: a GPU that is asked number by number waits each time.
+        # One transfer for all metrics: a GPU waits for each number that is read by itself.
         listed = torch.stack([scores[name].double() for name in self.work.metrics]).tolist()
         for name, column in zip(self.work.metrics, listed, strict=True):
-            for place, value in zip(places, column, strict=True):
-                found[name][place] = value
+            for index, value in zip(indices, column, strict=True):
+                found[name][index] = value
         return found
 
 

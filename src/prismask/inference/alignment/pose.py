@@ -41,7 +41,7 @@ DIFFERENCE = 0.02
 class MaskPose:
     """Where each pixel q of a mask is read, what its value counts, and where bands land.
 
-    It is read at q + shift + M (q − centre); M is told by what it does at the frame's edges, in
+    It is read at q + shift + M (q − centre); M is given by what it does at the frame's edges, in
     pixels there. The picture by which a mask was calibrated had a dark level, an exposure and a
     curve of its own, so that a value m lets through
 
@@ -148,7 +148,7 @@ class MaskPose:
         return _along(cube, camera, self.shifts(camera))
 
     def shown(self, scene: Tensor, camera: CASSI) -> Tensor:
-        """What the calibrated camera would have to look at to see `scene (1, C, H, W)` as here."""
+        """The scene that gives the calibrated camera the snapshot of `scene (1, C, H, W)` here."""
         back = MaskPose(spread=-self.spread, bend=-self.bend)
         return back.straightened(scene, camera)
 

@@ -128,7 +128,7 @@ def align_mask(
     def descend(start: Lowest, free: Sequence[str], enough: float, least: float) -> Lowest:
         """From `start`, or `start` itself where that lowers what is left by less than `least`.
 
-        With part of the frame first: what gains too little there is not asked of the whole.
+        With part of the frame first: what gains too little there is not tried on the whole.
         """
         gain = -math.log(1 - least)
         near = part.descend(start, free, enough, MOST_GRADIENTS)

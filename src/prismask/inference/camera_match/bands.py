@@ -1,8 +1,8 @@
 """A network built for the bands of one camera behind another.
 
 A network knows a spectrum as C′ positions along the dispersion. Any other camera is shown to it as
-a *virtual camera* with C′ bands over the same pixels, which lie on the way from the camera's first
-band to its last as they did in training: at equal steps, for most. A camera has another number of
+a *virtual camera* with C′ bands over the same pixels, which lie between the camera's first
+band and its last as they did in training: at equal steps, for most. A camera has another number of
 bands, or a prism that spreads blue further than red; either way a scene with a smooth spectrum
 gives the same snapshot through both, except that the light of C terms is now spread over C′. The
 snapshot is multiplied by C′ / C before the network sees it, which keeps the cube in the camera's
@@ -252,7 +252,7 @@ def _weights(source: CASSI, target: CASSI) -> NDArray[np.float64]:
     return resampling_weights(band_positions(source), band_positions(target), extrapolate="hold")
 
 
-# --- what people are told -----------------------------------------------------------------------
+# --- findings ------------------------------------------------------------------------------------
 
 
 def gain_findings(gain: float) -> list[Finding]:

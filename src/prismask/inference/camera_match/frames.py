@@ -1,8 +1,8 @@
 """A snapshot as a network knows them: its bands, its orientation, its steps, its brightness.
 
-Orientation. A camera may be mounted any way round. To a network each orientation is another camera,
-and it has met one: behind the others its cube is several decibels worse, though nothing about the
-optics is. Snapshot and mask are therefore turned before it sees them and its cube is turned back,
+Orientation. A camera may disperse to the right, to the left, up or down. To a network each of these
+is another camera, and it has met one: behind the others its cube is several decibels worse, though
+nothing about the optics is. Snapshot and mask are therefore turned before it sees them and its cube is turned back,
 which is exact (`Turn`).
 
 Steps. A network that learned bands 2 px apart is lost where they are 3 px apart. Read with larger

@@ -107,7 +107,7 @@ class Engine:
         samples: masks drawn from the posterior; 0 is one pass with its mean mask.
         levels: quantiles over the samples to keep, such as (0.05, 0.95).
         noise_std: noise of the measurement, against which half precision is judged, and which
-            some networks want to know; None: they are told an estimate.
+            some networks take as an input; None: they are given an estimate.
         """
         measurement = measurement[None].to(self.device)
         mask = as_mask_batch(mask).to(self.device)
@@ -115,9 +115,9 @@ class Engine:
             masks = draw_masks(self._fast.model.posterior, mask, samples, seed)
         else:
             masks = mean_mask(self._fast.model.posterior, mask)
-        told = self._told_noise(measurement, mask, camera, noise_std)
-        network = self._network(measurement, masks[:1].to(self.device), camera, noise_std, told)
-        passes = Passes(network, camera, sampled=samples > 0, levels=levels, noise=told)
+        noise = self._noise(measurement, mask, camera, noise_std)
+        network = self._network(measurement, masks[:1].to(self.device), camera, noise_std, noise)
+        passes = Passes(network, camera, sampled=samples > 0, levels=levels, noise=noise)
         size = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
         # A GPU puts the frame together itself and sends it over once.
         home = self.device if self.device.type == "cuda" else "cpu"
@@ -173,7 +173,7 @@ class Engine:
         tile = min(self.tiling.tile, max(least, side - 2 * self.tiling.halo))
         return replace(self.tiling, tile=tile)
 
-    def _told_noise(
+    def _noise(
         self, measurement: Tensor, mask: Tensor, camera: CASSI, noise_std: float | None
     ) -> Tensor | None:
         if not self.wants_noise:
@@ -188,14 +188,14 @@ class Engine:
         mask: Tensor,
         camera: CASSI,
         noise_std: float | None,
-        told: Tensor | None,
+        noise: Tensor | None,
     ) -> FastReconstructor:
         """The half-precision network, unless what it changes would show above the noise."""
         if self.precision != "auto" or self._fast.dtype == torch.float32 or noise_std is None:
             return self._fast
         if self._exact is None:
             self._exact = FastReconstructor(self.model, self.device, "float32")
-        error = half_error(self._fast, self._exact, measurement, mask, camera, told)
+        error = half_error(self._fast, self._exact, measurement, mask, camera, noise)
         return self._fast if error <= noise_std else self._exact
 
 

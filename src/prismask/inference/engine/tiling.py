@@ -84,8 +84,8 @@ class Span:
     @property
     def kept(self) -> tuple[int, int]:
         """The part with weight: `frame[kept]` receives `tile[kept − first]`."""
-        places = torch.nonzero(self.weights)
-        return self.first + int(places[0]), self.first + int(places[-1]) + 1
+        with_weight = torch.nonzero(self.weights)
+        return self.first + int(with_weight[0]), self.first + int(with_weight[-1]) + 1
 
 
 def spans(length: int, tiling: Tiling, mirrored: bool = False) -> list[Span]:
@@ -105,12 +105,12 @@ def spans(length: int, tiling: Tiling, mirrored: bool = False) -> list[Span]:
     for start, stop in pairwise(edges):
         first = max(0, start - tiling.halo - rest) // tiling.align * tiling.align
         last = min(length, -(-(stop + tiling.halo) // tiling.align) * tiling.align + rest)
-        place = torch.arange(first, last, dtype=torch.float32) + 0.5
+        centres = torch.arange(first, last, dtype=torch.float32) + 0.5
         weights = torch.ones(last - first)
         if start > 0:
-            weights = weights * _rise(place - start, blend)
+            weights = weights * _rise(centres - start, blend)
         if stop < length:
-            weights = weights * _rise(stop - place, blend)
+            weights = weights * _rise(stop - centres, blend)
         made.append(Span(first, last, weights))
     return made
 

@@ -169,7 +169,7 @@ def fit_interval(
     if len(scenes) < 2:
         raise ConfigError("an interval needs at least two validation scenes: one half fits the "
                           "scale, the other calibrates it.")  # fmt: skip
-    half = torch.tensor([place % 2 == 0 for place in range(len(scenes))])
+    half = torch.tensor([number % 2 == 0 for number in range(len(scenes))])
     first = half[torch.bucketize(scene, torch.tensor(scenes))]
     intercepts, exponents = _least_squares(errors, features, band, bands, first)
     logs = torch.tensor(intercepts)[band]

@@ -140,7 +140,7 @@ class _Pool:
             self.scenes.append(scene)
 
     def fit(self, known: Interval, about: dict[str, Any]) -> Interval:
-        """The interval with the quantiles of all that was found out; without, if nothing was."""
+        """The interval with the quantiles of all that was found; without, if nothing was."""
         if not self.ratios:
             others = {n: size for n, size in known.classes.items() if n != INCONSISTENT_MASKS}
             return replace(known, classes=others)
@@ -161,6 +161,6 @@ def _photograph(
     noise_std: tuple[float, float],
     generator: torch.Generator,
 ) -> Shot:
-    """A scene through `mask (1, 1, h, w)` with its fault, which `reconstruct` is not told."""
+    """A scene through `mask (1, 1, h, w)` with its fault, which `reconstruct` does not know."""
     seen = camera.forward(fault.shown(truth[None], camera), fault.read(mask, camera))
     return Shot(truth, noisy(seen, noise_std, camera, generator)[0], mask[0, 0])

@@ -107,7 +107,7 @@ class Interval:
     def check(self, level: float, spreads: Collection[str]) -> None:
         """Raise `ConfigError` unless there is a quantile for `level` and it needs no other spread.
 
-        To be asked before an estimate is made, which takes time.
+        To be called before an estimate is made, which takes time.
         """
         self.quantile(level)
         _require(self.spreads - set(spreads))
@@ -217,7 +217,7 @@ def band_features(
 
 
 def residual_planes(residual: Tensor, light: Tensor, camera: CASSI) -> Tensor:
-    """The residual `(H, L)` where each band looks, in the cube's units, `(C, H, W)`, a view.
+    """The residual `(H, L)` where each band lands, in the cube's units, `(C, H, W)`, a view.
 
     light: the throughput `(H, L)` of the mask.
     """

@@ -1,4 +1,4 @@
-"""Which classes of snapshots one belongs to, and what people are told about its interval."""
+"""Which classes of snapshots one belongs to, and what the findings say about its interval."""
 
 from __future__ import annotations
 

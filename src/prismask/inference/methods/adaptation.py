@@ -75,7 +75,7 @@ def adapt(
     """A copy of `model` that went on learning from its own `cube (C, H, W)` for some steps.
 
     mask: the one the snapshot was taken through, `(1, 1|C, H, W)`.
-    noise_std: of the snapshot; pieces get the same, and networks that want to know are told.
+    noise_std: of the snapshot; pieces get the same, and networks that take it as an input know it.
     """
     device = device or torch.device("cpu")
     learner = copy.deepcopy(model).to(device).eval().requires_grad_(False)

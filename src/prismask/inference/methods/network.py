@@ -74,6 +74,7 @@ class NetworkMethod:
         return {
             "method": NETWORK,
             "weights": self._hash,
+            # The key of the first versions, whose finished cubes are still recognised.
             "ways": ensemble_size(self.record),
             "interval": self.record.get("interval"),
             **({"mask_checked": False} if unprobed else {}),

@@ -26,8 +26,8 @@ from prismask.checks import choose
 from prismask.errors import ConfigError
 from prismask.inference.engine import frame
 from prismask.inference.engine.frame import Engine
-from prismask.inference.methods.network import NetworkMethod
-from prismask.inference.methods.protocol import Method
+from prismask.inference.methods.network import NetworkMethod, network_capabilities
+from prismask.inference.methods.protocol import Capabilities, Method
 from prismask.inference.methods.solver import FunctionMethod, SolverMethod
 from prismask.inference.options import Options
 from prismask.models.network import Reconstructor
@@ -80,6 +80,14 @@ def as_method(model: Any, device: torch.device, options: Options, name: str = ""
     if not callable(model):
         raise ConfigError(f"{type(model).__name__} is no method: it cannot be called.")
     return FunctionMethod(model, device, name)
+
+
+def capabilities_of(model: Any) -> Capabilities:
+    """What `as_method` would declare, without building anything."""
+    if isinstance(model, Reconstructor):
+        return network_capabilities(model)
+    declared: Capabilities = getattr(model, "capabilities", frozenset())
+    return declared
 
 
 def network_method(network: Reconstructor, device: torch.device, options: Options) -> NetworkMethod:

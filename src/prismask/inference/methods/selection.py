@@ -2,7 +2,7 @@
 
 Of the weights that ship two are defaults. One is for the camera it was trained behind, the other
 learned behind many and serves where the camera is not that one. Where a camera is out of reach of
-both, a solver takes their place and people are told.
+both, a solver serves instead, and a finding says so.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Choice:
         self._ready: dict[str, Method] = {}
         self._defaults = defaults()
         self._asked = self._asked_for(given)
-        # What cannot be is told before anything runs.
+        # What cannot work is refused before anything runs.
         (self._asked or self._shipped(self._defaults[0])).check(options)
 
     def for_camera(self, camera: CASSI) -> Method:
