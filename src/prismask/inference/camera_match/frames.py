@@ -2,8 +2,8 @@
 
 Orientation. A camera may disperse to the right, to the left, up or down. To a network each of these
 is another camera, and it has met one: behind the others its cube is several decibels worse, though
-nothing about the optics is. Snapshot and mask are therefore turned before it sees them and its cube is turned back,
-which is exact (`Turn`).
+nothing about the optics is. Snapshot and mask are therefore turned before it sees them and its cube
+is turned back, which is exact (`Turn`).
 
 Steps. A network that learned bands 2 px apart is lost where they are 3 px apart. Read with larger
 pixels along the dispersion, by a factor f < 1, the same frame is that of a camera whose offsets are
