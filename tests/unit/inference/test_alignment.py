@@ -299,7 +299,7 @@ def test_reconstruct_uses_it_and_says_so(scene: Cube) -> None:
     )
     assert any("the mask is read" in line for line in moved.attrs["findings"])
     assert moved.attrs["residual_rms"] < 0.6 * plain.attrs["residual_rms"]
-    assert moved.attrs["mask_place"][1] == pytest.approx(-0.6, abs=0.3)
+    assert moved.attrs["mask_pose"][1] == pytest.approx(-0.6, abs=0.3)
     assert moved.attrs["recipe"] != plain.attrs["recipe"]
 
 
@@ -315,7 +315,7 @@ def test_a_solver_lets_the_default_network_find_the_mask(scene: Cube) -> None:
 
     plain, moved = solved(False), solved(True)
     assert moved.attrs["method"] == "gap-tv"
-    assert moved.attrs["mask_place_by"] == "srn-looks.m2m"
+    assert moved.attrs["mask_pose_by"] == "srn-looks.m2m"
     assert moved.attrs["recipe"] != plain.attrs["recipe"]
     errors = [float(np.square(cube.values - scene.values).mean()) for cube in (plain, moved)]
     assert errors[1] < 0.8 * errors[0]
