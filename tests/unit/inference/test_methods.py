@@ -134,6 +134,35 @@ def test_a_batch_gives_what_single_calls_give(name: str, options: Options) -> No
     torch.testing.assert_close(together, torch.stack(alone), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize(
+    "camera",
+    [CAMERA, CASSI.from_step(BANDS, -3.0, "height"), CASSI.from_step(11),
+     CASSI.from_step(BANDS, design="dual")],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["network", "gap-tv", "function"])
+def test_a_gpu_gives_the_same_batch(name: str, camera: CASSI) -> None:
+    at = torch.linspace(0, BANDS - 1, camera.bands).round().long()
+    truth = scenes(range(2))[:, at] * torch.tensor([1.0, 0.02])[:, None, None, None]
+    mask = torch.rand(1, 1, *camera.mask_size(SIZE), generator=torch.Generator().manual_seed(0))
+    measurement = camera.forward(truth, mask)
+    found = []
+    for device in (CPU, torch.device("cuda")):
+        method = (
+            create_method("gap-tv", device, iterations=3)
+            if name == "gap-tv"
+            else as_method(
+                bare_network() if name == "network" else lambda y, m, eye: eye.spread(y, m),
+                device, Options(precision="float32"),
+            )
+        )  # fmt: skip
+        cubes = method.batch(measurement.to(device), mask.to(device), camera)
+        assert cubes.device.type == device.type
+        found.append(cubes.cpu())
+    torch.testing.assert_close(found[0], found[1], atol=1e-3, rtol=1e-3)
+
+
 def test_a_function_that_gives_no_cube_is_told() -> None:
     method = as_method(lambda y, m, c: y, CPU, DEFAULTS, "mine")
     measurement, mask = shot()
