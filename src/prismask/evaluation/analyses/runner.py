@@ -33,7 +33,7 @@ from prismask.evaluation.protocol.settings import with_options
 from prismask.evaluation.run.contenders import Models, read_entries
 from prismask.evaluation.run.plan import Plan
 from prismask.evaluation.run.runner import plan_evaluation
-from prismask.evaluation.run.trials import Bench, Ready
+from prismask.evaluation.run.trials import Ready
 from prismask.inference.methods.network import as_network
 from prismask.models.provenance import commit, device_name, versions
 from prismask.optics.camera import CASSI
@@ -123,10 +123,9 @@ class _Analysis:
         started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         work = self.plan.work
         facts = self.plan.models_record()
-        bench = Bench(work, self.plan.device)
         models = {}
         for number, label in enumerate(work.contenders):
-            ready = bench.ready(label)
+            ready = Ready(work.contenders[label], self.plan.device, label in work.halves)
             place = f"{number + 1:02d}-{safe_name(label)}"
             found = {
                 name: self._group(label, ready, group, place) for name, group in work.groups.items()
@@ -225,7 +224,7 @@ class _Analysis:
 
     def _noise(self, ready: Ready, group: Group) -> dict[str, Any] | None:
         """Prior against learned noise on the group's first mask; None without a posterior."""
-        network = as_network(ready.method)
+        network = as_network(ready.method) if ready.is_single_pass else None
         if network is None or "mask_std" not in network.capabilities:
             return None
         posterior = network.engine.network.model.posterior

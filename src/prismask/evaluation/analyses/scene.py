@@ -95,7 +95,9 @@ def analyse_scene(
     with torch.no_grad(), exact_convolutions():
         over_masks = spread_over_masks(checked, snapshot, masks, camera)
         over_samples = None
-        shown = Shown.to(ready.method, measurement, first_mask, camera)
+        shown = None
+        if ready.is_single_pass:
+            shown = Shown.to(ready.method, measurement, first_mask, camera)
         if samples > 1 and shown is not None and "samples" in ready.method.capabilities:
             generator = seeded(seed_of(work.seed, "samples", label, group.name, scene.name))
             over_samples = spread_over_samples(shown, samples, generator)

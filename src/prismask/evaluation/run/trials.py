@@ -58,13 +58,18 @@ class Workload:
 class Ready:
     """A contender on its device; called like a model, it gives the cubes that people get."""
 
-    def __init__(self, contender: Contender, method: Method, device: torch.device) -> None:
-        self.method = method
+    def __init__(self, contender: Contender, device: torch.device, half: bool = False) -> None:
+        self.method: Method = contender.build(device, half)
         self.options = contender.options
         self._default: Choice | None = None
-        if self.options.align and "align" not in method.capabilities:
+        if self.options.align and "align" not in self.method.capabilities:
             # As in `reconstruct`, the network that ships for the camera aligns for a solver.
             self._default = Choice(Options(align=True, precision="float32"), device)
+
+    @property
+    def is_single_pass(self) -> bool:
+        """Whether its cube is what the method says of the snapshot and the mask as they are."""
+        return not (self.options.adapt or self.options.align)
 
     def __call__(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
         """`measurement (B, H, L)`, `mask (1, 1|C, H, W)` → cubes `(B, C, H, W)`."""
@@ -117,8 +122,7 @@ class Bench:
         """The contender on this device, built when first needed."""
         if label not in self._ready:
             half = label in self.work.halves
-            contender = self.work.contenders[label]
-            self._ready[label] = Ready(contender, contender.build(self.device, half), self.device)
+            self._ready[label] = Ready(self.work.contenders[label], self.device, half)
         return self._ready[label]
 
     def _photograph(
