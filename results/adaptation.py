@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from prismask.evaluation.metrics import psnr
-from prismask.inference.options import Settings
+from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction
 from prismask.models.catalogue import load_model
 from prismask.models.inputs import network_scale
@@ -48,9 +48,9 @@ def main() -> None:
     if options.page:
         print(table(json.loads(options.json.read_text(encoding="utf-8"))))
         return
-    plain = Settings(model=options.model, registration=False, device=options.device)
-    ways = {"plain": plain, "learned": Settings(
-        model=options.model, registration=False, device=options.device, adapt=options.steps,
+    plain = Options(model=options.model, check_mask=False, device=options.device)
+    ways = {"plain": plain, "learned": Options(
+        model=options.model, check_mask=False, device=options.device, adapt=options.steps,
     )}  # fmt: skip
     ready = {name: Reconstruction(settings) for name, settings in ways.items()}
     mask = _mask()

@@ -28,8 +28,8 @@ import torch
 from torch import Tensor
 
 from prismask.evaluation.metrics import score
-from prismask.inference.alignment.fit import align_mask
-from prismask.inference.alignment.pose import Place
+from prismask.inference.alignment.pose import MaskPose
+from prismask.inference.alignment.search import align_mask
 from prismask.inference.engine.frame import Engine
 from prismask.inference.intervals.model import Interval, coverage
 from prismask.inference.methods.network import with_interval
@@ -120,20 +120,20 @@ def _mask(region: Tensor, number: int, generator: torch.Generator) -> Tensor:
     return region[None, None, top : top + SIZE[0], left : left + SIZE[1]]
 
 
-def _cases(generator: torch.Generator) -> dict[str, Place]:
+def _cases(generator: torch.Generator) -> dict[str, MaskPose]:
     """Where the mask and the bands really lie, by the name of the case."""
     shifts = {f"mask beside by {shift:g} px": _beside(shift, generator) for shift in SHIFTS}
     over = max(CAMERA.offsets) / 2
-    spreads = {f"dispersion {100 * s:+g} %": Place((*[0.0] * 6, s * over)) for s in SPREADS}
-    blurred = {f"mask blurred by {BLUR:g} px": Place((*[0.0] * 8, BLUR**2))}
+    spreads = {f"dispersion {100 * s:+g} %": MaskPose(*[0.0] * 6, s * over) for s in SPREADS}
+    blurred = {f"mask blurred by {BLUR:g} px": MaskPose(blur=BLUR**2)}
     return {**shifts, **spreads, **blurred}
 
 
-def _beside(shift: float, generator: torch.Generator) -> Place:
+def _beside(shift: float, generator: torch.Generator) -> MaskPose:
     """A place `shift` pixels away in a random direction."""
     angle = 2 * math.pi * float(torch.rand((), generator=generator))
     growth = (shift * (torch.rand(4, generator=generator) - 0.5)).tolist()
-    return Place((shift * math.sin(angle), shift * math.cos(angle), *growth))
+    return MaskPose(shift * math.sin(angle), shift * math.cos(angle), *growth)
 
 
 def _calibrations(folder: Path) -> tuple[Tensor, Tensor]:
@@ -153,7 +153,7 @@ def _case(
     true_mask: Tensor,
     generator: torch.Generator,
     shown: Tensor | None = None,
-    true_place: Place | None = None,
+    true_place: MaskPose | None = None,
 ) -> dict[str, Any]:
     """Scores with three masks; `shown`: what the nominal camera sees of the scene, if not it."""
     signal = CAMERA.forward(truth if shown is None else shown, true_mask)[0]
@@ -165,9 +165,9 @@ def _case(
     interval = Interval.from_record(engine.model.record["interval"]["single"], engine.bands)
     scores = {}
     for what, mask, at in (
-        ("nominal", nominal, Place()),
+        ("nominal", nominal, MaskPose()),
         ("aligned", place.read(nominal, CAMERA), place),
-        ("true", true_mask, true_place or Place()),
+        ("true", true_mask, true_place or MaskPose()),
     ):
         found = engine.run(signal, mask, CAMERA, noise_std=NOISE)
         found = with_interval(found, interval, LEVEL, signal, mask, CAMERA)

@@ -31,7 +31,7 @@ import torch
 from prismask.evaluation.metrics import psnr
 from prismask.inference.intervals.model import OTHER_CAMERAS, coverage
 from prismask.inference.methods.selection import choose
-from prismask.inference.reconstruct import Reconstruction, Settings
+from prismask.inference.reconstruct import Options, Reconstruction
 from prismask.models.catalogue import defaults, load_model
 from prismask.models.network import Reconstructor
 from prismask.models.trained import trained_with
@@ -149,10 +149,10 @@ def _quantiles(model: Reconstructor) -> dict[str, float]:
 
 
 def _ways(model: Reconstructor, camera: CASSI, device: str) -> dict[str, Reconstruction]:
-    settings = Settings(registration=False, device=device)
+    settings = Options(check_mask=False, device=device)
     ways = {
         "network": Reconstruction(settings, model),
-        GAP_TV: Reconstruction(Settings(GAP_TV, registration=False, device=device)),
+        GAP_TV: Reconstruction(Options(GAP_TV, check_mask=False, device=device)),
     }
     if camera.bands == model.record["bands"]:
         told = copy.copy(model)

@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 
 from prismask.evaluation.metrics import score
-from prismask.inference.alignment.pose import BANDS, BLUR, Place
+from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.intervals.model import coverage
-from prismask.inference.options import Settings
+from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction
 from prismask.models.catalogue import load_model
 from prismask.optics.camera import CASSI
@@ -72,18 +72,17 @@ def main() -> None:
     print(table(rows))
 
 
-def cases(generator: torch.Generator) -> list[tuple[str, Place]]:
+def cases(generator: torch.Generator) -> list[tuple[str, MaskPose]]:
     """What the mask is really like, by name."""
-    found = [("right", Place())] * RIGHT
+    found = [("right", MaskPose())] * RIGHT
     for shift in SHIFTS:
         angle = 2 * math.pi * float(torch.rand((), generator=generator))
-        place = Place((shift * math.sin(angle), shift * math.cos(angle)))
+        place = MaskPose(shift * math.sin(angle), shift * math.cos(angle))
         found.append((f"beside by {shift:g} px", place))
-    found += [(f"blurred by {blur:g} px", Place((*[0.0] * BLUR, blur**2))) for blur in BLURS]
+    found += [(f"blurred by {blur:g} px", MaskPose(blur=blur**2)) for blur in BLURS]
     over = max(CAMERA.offsets) / 2
     return found + [
-        (f"dispersion {100 * more:+g} %", Place((*[0.0] * BANDS.start, more * over)))
-        for more in SPREADS
+        (f"dispersion {100 * more:+g} %", MaskPose(spread=more * over)) for more in SPREADS
     ]
 
 
@@ -92,8 +91,7 @@ def _scene(given: tuple[Path, str, str, int]) -> list[dict[str, Any]]:
     folder, model, part, number = given
     torch.set_num_threads(1)
     asked, unasked = (
-        Reconstruction(Settings(model=model, device="cpu", registration=ask))
-        for ask in (True, False)
+        Reconstruction(Options(model=model, device="cpu", check_mask=ask)) for ask in (True, False)
     )
     generator = torch.Generator().manual_seed(1000 + number)
     name, cube = list(load_scenes(folder, part).items())[number]
@@ -115,7 +113,7 @@ def _scene(given: tuple[Path, str, str, int]) -> list[dict[str, Any]]:
                 "psnr_paper": round(float(score(values, truth)["psnr_paper"][0]), 3),
                 "residual_over_noise": now.attrs["residual_over_noise"],
                 "gain": now.attrs["mask_probe_gain"],
-                "doubted": now.attrs["mask_doubted"],
+                "doubted": now.attrs["mask_inconsistent"],
                 "inside_before": _inside(before, truth),
                 "inside": _inside(now, truth),
             }

@@ -56,7 +56,7 @@ def main() -> None:
     for path in sorted((folder / "measurements").glob(f"{options.snapshots}*.mat")):
         for method in options.methods:
             cube = reconstructed(path, folder, method, options)
-            name = f"{path.stem}.{method}" + (", aligned" if "mask_place" in cube.attrs else "")
+            name = f"{path.stem}.{method}" + (", aligned" if "mask_pose" in cube.attrs else "")
             name += ", learned" if "adapted_steps" in cube.attrs else ""
             np.savez_compressed(kept / f"{name}.npz", picture=picture(cube))
             told = {key: cube.attrs[key] for key in TOLD if key in cube.attrs}

@@ -124,7 +124,7 @@ def cameras(nominal: CASSI, spread: list[float] | None) -> dict[str, CASSI]:
 
 def prepared_network(model: Reconstructor, mirror: bool) -> FastReconstructor:
     if mirror:
-        model.record["ways"] = 2
+        model.record["mirror_ensemble"] = 2
     return FastReconstructor(model, DEVICE, "float32")
 
 

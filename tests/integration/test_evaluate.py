@@ -37,6 +37,7 @@ from prismask.evaluation.run.runner import evaluate
 from prismask.evaluation.run.runs import read_run
 from prismask.evaluation.tables.files import COLUMNS, read_table, write_parquet
 from prismask.optics.camera import CASSI
+from prismask.optics.resolve import CameraDescription
 from prismask.scenes.datasets import load_scenes
 from prismask.scenes.defaults import WAVELENGTHS_NM
 
@@ -444,8 +445,17 @@ def test_missing_scenes_and_bands_that_do_not_fit(tiny: Path, tmp_path: Path) ->
     with pytest.raises(DataMissingError, match="no data folder"):
         evaluate(["gap-tv"], data=tmp_path / "none")
     six = make_weights(tmp_path / "six.safetensors", tiny, None, bands=6)
-    with pytest.raises(ShapeError, match="--resample"):
-        evaluate([six], data=tiny, trials=1)
+    matched = evaluate([six], data=tiny, trials=1, timing=False)
+    assert matched.plan.work.scenes.bands == 4
+    assert "six has 6 bands and the camera 4: as in `reconstruct`" in " ".join(matched.plan.remarks)
+    with pytest.raises(ShapeError, match=r"camera has 5 bands and the scenes 4.*--resample"):
+        evaluate(["gap-tv"], data=tiny, trials=1, camera=CASSI.from_step(5))
+    five = evaluate(
+        ["gap-tv:iterations=1"], data=tiny, trials=1, camera=CameraDescription(bands=5, step=1.0),
+        resample=True, timing=False,
+    )  # fmt: skip
+    assert five.plan.work.scenes.bands == 5
+    assert five.plan.work.camera == CASSI.from_step(5, 1.0)
     found = evaluate([six], data=tiny, trials=1, resample=True, timing=False)
     assert found.plan.work.scenes.bands == 6
     with pytest.raises(ConfigError, match="Did you mean 'trials'"):

@@ -99,8 +99,8 @@ def test_a_network_with_samples(folder: Path, capsys: pytest.CaptureFixture[str]
         ("--samples 4 --method gap-tv", "gap-tv has no mask posterior"),
         ("--device tpu", "'tpu' is no device"),
         ("--method gaptv", "Did you mean 'gap-tv'?"),
-        ("--place nothere.nc", "nothere.nc"),
-        ("--place mask.nc", "mask.nc"),
+        ("--pose nothere.nc", "nothere.nc"),
+        ("--pose mask.nc", "mask.nc"),
     ],
 )
 def test_wrong_input_is_one_sentence_and_leaves_nothing(
@@ -163,20 +163,20 @@ def test_outputs_that_cannot_be_written_are_refused_before_the_work(
     assert "shot0.img exists already and was kept" in capsys.readouterr().out
 
 
-def test_a_place_found_before_is_used_again(
+def test_a_pose_found_before_is_used_again(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = "--mask mask.nc --iterations 1"
     assert run(f"reconstruct shots/shot0.nc {options} -o plain.nc") == 0
-    assert run(f"reconstruct shots/shot1.nc {options} -o cube.nc --place plain.nc") == 2
-    assert "plain.nc does not say where its mask lies" in capsys.readouterr().err
+    assert run(f"reconstruct shots/shot1.nc {options} -o cube.nc --pose plain.nc") == 2
+    assert "plain.nc does not note the pose of its mask" in capsys.readouterr().err
     plain = load_cube(folder / "plain.nc")
-    place = [0.5, -0.25, *[0.0] * 10]
-    save(replace(plain, attrs={**plain.attrs, "mask_place": place}), folder / "aligned.nc")
-    assert run(f"reconstruct shots {options} -o cubes --place aligned.nc") == 0
+    pose = [0.5, -0.25, *[0.0] * 10]
+    save(replace(plain, attrs={**plain.attrs, "mask_place": pose}), folder / "aligned.nc")
+    assert run(f"reconstruct shots {options} -o cubes --pose aligned.nc") == 0
     assert "-0.25 px to the right and +0.50 px down" in capsys.readouterr().err
     for name in ("shot0.nc", "shot2.nc"):
-        assert load_cube(folder / "cubes" / name).attrs["mask_place"] == pytest.approx(place)
+        assert load_cube(folder / "cubes" / name).attrs["mask_pose"] == pytest.approx(pose)
 
 
 # --- folders -------------------------------------------------------------------------------------
@@ -376,9 +376,9 @@ def test_models_lists_backbones_and_shows_a_record(
         ("--masks=0", "--masks at least 1"),
         ("--cameras=-1", "--cameras is -1"),
         ("--cameras=1", "--cameras is 1"),
-        ("--doubts=-1", "--doubts is -1"),
-        ("--keep --cameras=0 --doubts=0", "nothing to fit"),
-        ("--keep --ways=2", "leave one of them out"),
+        ("--faults=-1", "--faults is -1"),
+        ("--keep --cameras=0 --faults=0", "nothing to fit"),
+        ("--keep --mirror-ensemble=2", "leave one of them out"),
     ],
 )
 def test_calibrate_refuses_numbers_that_cannot_be(
@@ -397,14 +397,16 @@ def test_calibrate_stores_an_interval_that_reconstruct_uses(
     assert run("calibrate tiny.safetensors -o honest.safetensors --keep") == 2
     assert "has no interval yet" in capsys.readouterr().err
     line = f"calibrate tiny.safetensors --data {data_folder} -o honest.safetensors"
-    rest = "--masks 2 --size 48 --samples 3 --ways 2 --misplaced 0.3 --cameras 0 --doubts 0"
+    rest = (
+        "--masks 2 --size 48 --samples 3 --mirror-ensemble 2 --misplaced 0.3 --cameras 0 --faults 0"
+    )
     assert run(f"{line} {rest}") == 0
     assert "scenes left out are covered" in capsys.readouterr().out
     record = read_record(folder / "honest.safetensors")
     assert record["sha256"] == read_record(folder / "tiny.safetensors")["sha256"]
     assert set(record["interval"]) >= {"single", "sampled", "fitted_on"}
     assert "beads" in record["interval"]["fitted_on"]
-    assert (record["ways"], record["interval"]["misplaced"]) == (2, 0.3)
+    assert (record["mirror_ensemble"], record["interval"]["misplaced"]) == (2, 0.3)
     line = "reconstruct shots/shot0.nc --mask mask.nc --model honest.safetensors"
     for number, samples in enumerate((0, 3)):
         assert run(f"{line} -o cube{number}.nc --samples {samples}") == 0
@@ -412,7 +414,7 @@ def test_calibrate_stores_an_interval_that_reconstruct_uses(
         assert cube.upper is not None
         assert "calibrated on 6 scenes" in cube.attrs["interval"]
     again = f"calibrate honest.safetensors --data {data_folder} --size 48 -o wider.safetensors"
-    assert run(f"{again} --keep --cameras 2 --doubts 0") == 0
+    assert run(f"{again} --keep --cameras 2 --faults 0") == 0
     assert "cameras left out are covered" in capsys.readouterr().out
     wider = read_record(folder / "wider.safetensors")
     for kind in ("single", "sampled"):
@@ -421,5 +423,5 @@ def test_calibrate_stores_an_interval_that_reconstruct_uses(
         assert size["about"]["cameras"] == 2
     assert wider == record
     assert run("calibrate tiny.safetensors -o honest.safetensors") == 2
-    assert run("calibrate tiny.safetensors -o other.safetensors --ways 3") == 2
+    assert run("calibrate tiny.safetensors -o other.safetensors --mirror-ensemble 3") == 2
     assert run("calibrate tiny.safetensors -o other.safetensors --misplaced 1.5") == 2

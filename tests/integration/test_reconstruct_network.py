@@ -13,10 +13,9 @@ from torch import Tensor
 
 from prismask.errors import WeightsError
 from prismask.inference.camera_match.bands import BandAdapter
-from prismask.inference.camera_match.family import draw_cameras
 from prismask.inference.engine.frame import Engine
-from prismask.inference.intervals.calibration import calibrate, misplaced
-from prismask.inference.intervals.other_cameras import calibrate_cameras
+from prismask.inference.intervals.fit import calibrate, misplaced
+from prismask.inference.intervals.other_cameras import calibrate_cameras, draw_cameras
 from prismask.inference.reconstruct import reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.weights import load_weights, read_record, save_weights
@@ -83,9 +82,9 @@ def test_ninety_percent_cover_ninety_percent(model: Reconstructor) -> None:
         assert min(inside) > 0.75
 
 
-def test_asked_twice_it_is_closer_and_its_error_bars_as_true(model: Reconstructor) -> None:
+def test_a_mirror_ensemble_is_closer_and_its_error_bars_as_true(model: Reconstructor) -> None:
     twice = copy.deepcopy(model)
-    twice.record["ways"] = 2
+    twice.record["mirror_ensemble"] = 2
     fitting = (scenes(range(100, 112)), masks(3, seed=7), CAMERA)
     twice.record["interval"] = calibrate(Engine(twice, CPU, "float32"), *fitting)
     assert "disagreement" in twice.record["interval"]["single"]["exponents"]
@@ -119,7 +118,7 @@ def test_noise_is_counted_as_in_training(
         stds.append(std)
         return values
 
-    monkeypatch.setattr("prismask.inference.intervals.calibration.add_gaussian", noted)
+    monkeypatch.setattr("prismask.inference.intervals.fit.add_gaussian", noted)
     fitting = (Engine(model, CPU, "float32"), scenes(range(100, 104)), masks(2, seed=7), CAMERA)
     found = calibrate(*fitting, noise_std=(0.03, 0.03))
     assert stds == pytest.approx([0.03 * CAMERA.bands / 2] * len(stds))
@@ -206,9 +205,7 @@ def test_another_number_of_bands(model: Reconstructor, bands: int) -> None:
         adapter = BandAdapter.between(camera, BANDS)
         signal = camera.forward(truth[None], mask[None])[0]
         wrong = Engine(model, CPU, "float32").run(signal, mask[None], adapter.shown).values
-        pretended.append(
-            float(np.sqrt(np.mean((adapter.back(wrong.numpy()) - truth.numpy()) ** 2)))
-        )
+        pretended.append(float((adapter.back(wrong) - truth).square().mean().sqrt()))
     assert np.mean(adapted) < 1.25 * np.mean(own)
     assert np.mean(adapted) < np.mean(pretended)
     assert np.mean(residuals) < 1.2 * np.mean(own_residuals)

@@ -231,8 +231,12 @@ def test_intervals_that_want_two_answers_get_them(
     sampled = {**plain, "exponents": {"disagreement": 0.5, "std": 0.5}}
     intervals = {"single": single, "sampled": sampled}
     path = tmp_path / "w.safetensors"
-    save_weights(source, path, {**source.record, "ways": 2, "interval": intervals})
-    models = {"twice": str(path), "once": f"{path}:ways=1", "learning": f"{path}:adapt=1"}
+    save_weights(source, path, {**source.record, "mirror_ensemble": 2, "interval": intervals})
+    models = {
+        "twice": str(path),
+        "once": f"{path}:mirror_ensemble=1",
+        "learning": f"{path}:adapt=1",
+    }
     found = analyse(models, tiny, tmp_path / "a", masks=2, samples=2, figures=False)
     sources = {
         name: set(found["models"][name]["groups"][GROUPS[0]]["uncertainty"]) for name in models

@@ -28,7 +28,7 @@ from prismask.errors import (
     PrismaskError,
     WeightsError,
 )
-from prismask.inference.camera_match.orientation import Turn
+from prismask.inference.camera_match.frames import Turn
 from prismask.inference.engine.frame import Engine
 from prismask.inference.methods.network import NetworkMethod
 from prismask.models.catalogue import load_model

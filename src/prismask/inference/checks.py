@@ -1,4 +1,4 @@
-"""What is looked at before anything runs: sizes, exposure, dark level, scale, registration.
+"""What is checked before anything runs: sizes, exposure, dark level, scale, registration.
 
 Sizes that cannot fit are an error that names what would. Everything else is a `Finding`: a
 sentence for the person and for the result's history. What can be put right without guessing (a
@@ -8,25 +8,23 @@ dark level, a scale the network does not know) is put right, and the finding say
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from prismask.checks import size_text, two_digits
 from prismask.errors import ShapeError, ValuesError
 from prismask.inference.alignment.registration import Registration
+from prismask.inference.findings import Finding
 from prismask.optics.camera import CASSI
+from prismask.optics.resolve import bands_between
 from prismask.optics.shear import whole_step
-from prismask.optics.simulate import camera_from_attrs
-from prismask.scenes.defaults import STEP
 from prismask.scenes.records import Mask
 
-LEAST_BANDS, MOST_BANDS = 8, 64
-"""Band counts that are taken from the sizes alone; anything else has to be said."""
 SATURATED_SHARE = 1e-3
 """Share of pixels at the largest value from which a snapshot counts as clipped."""
 LEAST_SATURATED = 4
@@ -45,45 +43,6 @@ KNOWN_LEVELS = (0.1, 1.3)
 MISPLACED_PLANE, LEAST_MISPLACED_NM = 0.5, 1.0
 """Distance of a mask's plane from its band, in steps from band to band and in nm, from which
 somebody has mixed something up."""
-
-Weight = Literal["note", "warning"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing worth knowing about a snapshot."""
-
-    weight: Weight
-    """`warning`: the result may be wrong; `note`: good to know."""
-    text: str
-    """The sentence."""
-
-
-def find_camera(
-    measurement: tuple[int, int], mask: tuple[int, int], attrs: Mapping[str, Any]
-) -> tuple[CASSI, Finding | None]:
-    """The camera noted in a measurement, else the default one, else one that fits the sizes.
-
-    The last is a guess and says so; the registration check would notice a wrong one.
-    """
-    noted = camera_from_attrs(attrs)
-    if noted is not None:
-        return noted, None
-    camera = CASSI.from_step()
-    if camera.measurement_size(mask) == measurement:
-        return camera, None
-    for axis in ("width", "height"):
-        bands = _bands_between(measurement, mask, axis, STEP)
-        if bands is not None and LEAST_BANDS <= bands <= MOST_BANDS:
-            spread = (
-                f"{abs(sum(measurement) - sum(mask))} px {'wider' if axis == 'width' else 'higher'}"
-            )
-            text = (
-                f"{bands} bands at {STEP:g} px are assumed, because the snapshot is {spread} "
-                "than the mask. Give --bands and --step otherwise."
-            )
-            return CASSI.from_step(bands, STEP, axis), Finding("note", text)
-    return camera, None
 
 
 def check_fit(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI) -> None:
@@ -115,7 +74,7 @@ def check_light(mask: Tensor) -> None:
 
 def _advice(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI) -> str:
     step = whole_step(camera.offsets)
-    bands = _bands_between(measurement, mask, camera.axis, abs(step)) if step else None
+    bands = bands_between(measurement, mask, camera.axis, abs(step)) if step else None
     if camera.design == "single" and bands is not None and bands > 1:
         return (
             f"These two sizes fit {bands} bands at {abs(step or 1)} px. If that is the camera, say "
@@ -142,17 +101,6 @@ def _scene(measurement: tuple[int, int], camera: CASSI) -> tuple[int, int]:
         return (0, 0)
 
 
-def _bands_between(
-    measurement: tuple[int, int], mask: tuple[int, int], axis: str, step: float
-) -> int | None:
-    """Bands at `step` px that make up the difference along `axis`, if the other side agrees."""
-    along = 1 if axis == "width" else 0
-    spread = measurement[along] - mask[along]
-    if measurement[1 - along] != mask[1 - along] or spread < 0 or spread % step:
-        return None
-    return int(spread / step) + 1
-
-
 def _dispersion(camera: CASSI) -> str:
     step = whole_step(camera.offsets)
     how = f"at {abs(step)} px" if step is not None else f"over {max(camera.offsets):g} px"
@@ -168,41 +116,53 @@ def saturated_share(signal: Tensor) -> float:
     return count / signal.numel() if count >= LEAST_SATURATED else 0.0
 
 
-def dark_level(signal: Tensor, throughput: Tensor) -> float:
+def dark_level(signal: Tensor, throughput: Tensor) -> Tensor:
     """What the sensor shows where no light is, or 0 where nothing speaks for an offset.
+
+    signal: snapshots `(…, H, L)` → `(…,)`; throughput: of their mask, `(H, L)`.
 
     Two bounds from above, of which the lower one counts: the darkest half percent, and what is
     seen where the mask is closed for every band (near the ends of the dispersion few bands add
     up), less what leaks through closed openings into a scene of common brightness.
     """
-    bright = float(_quantile(signal, 0.999))
-    darkest = float(_quantile(signal, 0.005))
     closed, lit = throughput < CLOSED, throughput > 0.5 * throughput.median()
     if int(closed.sum()) < LEAST_CLOSED or not bool(lit.any()):
-        return 0.0
-    common = _quantile(signal[lit] / throughput[lit], 0.5)
-    level = min(darkest, float((signal[closed] - common * throughput[closed]).median()))
-    return level if bright > 0 and level > LEAST_DARK * bright else 0.0
+        return signal.new_zeros(signal.shape[:-2])
+    bright = _quantile(signal.flatten(-2), 0.999)
+    darkest = _quantile(signal.flatten(-2), 0.005)
+    common = _quantile(signal[..., lit] / throughput[lit], 0.5)
+    leaked = common[..., None] * throughput[closed]
+    level = torch.minimum(darkest, (signal[..., closed] - leaked).median(-1).values)
+    is_offset = (bright > 0) & (level > LEAST_DARK * bright)
+    return torch.where(is_offset, level, torch.zeros_like(level))
 
 
-def brightness(signal: Tensor, throughput: Tensor) -> float:
-    """99.5 % quantile of y / Σ shear(m) where most bands add up: how bright white would be."""
+def brightness(signal: Tensor, throughput: Tensor) -> Tensor:
+    """99.5 % quantile of y / Σ shear(m) where most bands add up: how bright white would be.
+
+    signal: snapshots `(…, H, L)` → `(…,)`; throughput: of their mask, `(H, L)`.
+    """
     lit = throughput > 0.5 * throughput.median()
-    return float(_quantile(signal[lit] / throughput[lit], 0.995)) if bool(lit.any()) else 0.0
+    if not bool(lit.any()):
+        return signal.new_zeros(signal.shape[:-2])
+    return _quantile(signal[..., lit] / throughput[lit], 0.995)
 
 
-def network_gain(level: float, typical: float = TYPICAL_LEVEL) -> float:
-    """The factor that brings a snapshot of this brightness to what networks know; 1 if it is."""
+def network_gain(level: Tensor, typical: float = TYPICAL_LEVEL) -> Tensor:
+    """The factors that bring snapshots of brightness `level (…,)` to what networks know.
+
+    1 for those that have it.
+    """
     low, high = KNOWN_LEVELS[0] / TYPICAL_LEVEL, KNOWN_LEVELS[1] / TYPICAL_LEVEL
-    if not level > 0 or low * typical <= level <= high * typical:
-        return 1.0
-    return typical / level
+    exact = level.double()
+    is_known = ~(exact > 0) | ((low * typical <= exact) & (exact <= high * typical))
+    return torch.where(is_known, 1.0, typical / torch.where(is_known, 1.0, exact))
 
 
 def _quantile(values: Tensor, level: float) -> Tensor:
-    """A quantile of any tensor, from about 200,000 of its values."""
-    flat = values.flatten()
-    return flat[:: max(1, flat.numel() // 200_000)].float().quantile(level)
+    """A quantile along the last axis, from about 200,000 values of each."""
+    some = values[..., :: max(1, values.shape[-1] // 200_000)]
+    return some.float().quantile(level, dim=-1)
 
 
 # --- sentences ----------------------------------------------------------------------------------
@@ -277,12 +237,12 @@ def registration_findings(found: Registration | None) -> list[Finding]:
             f"camera's bands land on {found.extent + 1} px only. More bands, or a larger step?"
         )
         return [Finding("warning", text)]
-    ways = [] if found.orientation == "as given" else [found.orientation]
+    better = [] if found.orientation == "as given" else [found.orientation]
     rows, columns = found.shift
     if abs(rows) >= 1 or abs(columns) >= 2:
-        ways.append(f"shifted by {rows:+d} rows and {columns:+d} columns")
+        better.append(f"shifted by {rows:+d} rows and {columns:+d} columns")
     text = (
-        f"the mask fits this snapshot clearly better {' and '.join(ways) or 'elsewhere'} (score "
+        f"the mask fits this snapshot clearly better {' and '.join(better) or 'elsewhere'} (score "
         f"{found.best_score:.0f} instead of {found.score:.0f}). Correct the mask file."
     )
     return [Finding("warning", text)]

@@ -15,7 +15,7 @@ from typing import Literal
 
 from prismask.errors import ConfigError, DataMissingError, PrismaskError
 from prismask.parallel.stream import Outcome
-from prismask.parallel.workers import Crew, run_tasks
+from prismask.parallel.workers import Workers, run_tasks
 from prismask.scenes.atomic import is_leftover
 from prismask.scenes.formats.registry import stored
 
@@ -98,13 +98,13 @@ def run_jobs(
     dask: address of a Dask scheduler whose workers find the files under the same names, or
         "local" for a cluster of `workers` processes on this machine.
     """
-    crew = Crew(workers, dask=dask)
+    doers = Workers(workers, dask=dask)
     # A worker on another machine starts in a folder of its own.
     given = {job if dask is None else job.absolute(): job for job in jobs}
     started = time.monotonic()
     results: dict[Job, Finished] = {}
     worked = 0
-    with closing(run_tasks(given, Attempts(work), crew)) as outcomes:
+    with closing(run_tasks(given, Attempts(work), doers)) as outcomes:
         for outcome in outcomes:
             finished = replace(_finished(outcome), job=given[outcome.task])
             results[finished.job] = finished

@@ -1,13 +1,23 @@
-"""The history that a cube carries: what made it, from what, and how well it explains that."""
+"""The history that a cube carries: what made it, from what, and how well it explains that.
+
+The last is a check that needs no truth: re-project the cube and compare with the snapshot. A cube
+that explains its snapshot leaves a residual of the size of the noise. A residual far above it means
+that something about camera, mask or method is not as assumed; one far below means that noise was
+fitted. A small residual is necessary for a good cube, not sufficient.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from prismask.inference.checks import Finding
-from prismask.inference.inspection import Look
-from prismask.inference.selfcheck import Residual
+from torch import Tensor
+
+from prismask.checks import two_digits
+from prismask.inference.engine.tiling import project
+from prismask.inference.findings import Finding
+from prismask.inference.inspection import Inspection, Snapshot
 from prismask.models.provenance import versions
 from prismask.optics.camera import CASSI
 from prismask.optics.simulate import camera_attrs
@@ -28,12 +38,14 @@ def sources(measurement: Measurement, mask: Mask, camera: CASSI) -> dict[str, An
     return attrs
 
 
-def observations(looked: Look, residual: Residual, findings: Sequence[Finding]) -> dict[str, Any]:
+def observations(
+    inspection: Inspection, residual: Residual, findings: Sequence[Finding]
+) -> dict[str, Any]:
     """What was noticed before and after; levels are in the snapshot's own units."""
-    found = looked.registration
+    found = inspection.registration
     return {
-        "units": units_text(looked.unit),
-        "dark_level": looked.dark,
+        "units": units_text(inspection.unit),
+        "dark_level": inspection.dark,
         "noise_std": residual.noise_std,
         "noise_from": residual.noise_from,
         "residual_rms": residual.rms,
@@ -54,3 +66,43 @@ def units_text(unit: float) -> str:
         f"({unit:.6g}) gives the snapshot less its dark level; dark level, noise and residual are "
         "in the snapshot's own units"
     )
+
+
+@dataclass(frozen=True)
+class Residual:
+    """How well a cube explains its snapshot, in the snapshot's own units."""
+
+    rms: float
+    """Root mean square of y − A x."""
+    relative: float
+    """The same over the root mean square of y."""
+    noise_std: float
+    """The noise it is compared with."""
+    noise_from: str
+    """Where that number comes from."""
+
+    @property
+    def over_noise(self) -> float | None:
+        """The residual in units of the noise; None where there is no noise to compare with."""
+        return self.rms / self.noise_std if self.noise_std > 0 else None
+
+    def text(self) -> str:
+        """One line for the person."""
+        line = f"residual {self.rms:.3g} rms, {two_digits(100 * self.relative)} % of the signal"
+        if self.over_noise is not None:
+            times = two_digits(self.over_noise)
+            line += f", {times} × the noise ({self.noise_std:.2g}, {self.noise_from})"
+        return line
+
+
+def reproject(cube: Tensor, snapshot: Snapshot, noise_from: str, unit: float = 1.0) -> Residual:
+    """Compare `A cube` of `cube (C, H, W)` with the snapshot.
+
+    unit: what 1 of the snapshot's signal is in its own units.
+    """
+    signal = snapshot.signal
+    left = signal - project(cube, snapshot.mask, snapshot.camera)
+    rms = float(left.square().mean().sqrt())
+    scale = float(signal.square().mean().sqrt())
+    relative = rms / scale if scale > 0 else 0.0
+    return Residual(unit * rms, relative, unit * snapshot.noise_std, noise_from)

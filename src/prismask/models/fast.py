@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from prismask.models.inputs import UNKNOWN, Noise, network_input
-from prismask.models.mirror_ensemble import combined, run_ways, ways_of
+from prismask.models.mirror_ensemble import combined, ensemble_size, run_ensemble
 from prismask.models.network import Reconstructor, works_from_snapshot
 from prismask.models.replay import Replayed
 from prismask.optics.camera import CASSI, as_mask_batch
@@ -54,7 +54,7 @@ class FastReconstructor:
             backbone = backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.backbone = backbone
         self.record: dict[str, Any] = self.model.record
-        self.ways = ways_of(self.record)
+        self.ensemble = ensemble_size(self.record)
         self._replayed = Replayed()
 
     @torch.inference_mode()
@@ -81,7 +81,7 @@ class FastReconstructor:
     ) -> Tensor:
         """The first answer alone, for work in which many cubes are made and thrown away."""
         mean = self.model.posterior.mean(as_mask_batch(mask))
-        return self.answers(measurement, mean, camera, noise, ways=1, mask_std=mask_std)[0]
+        return self.answers(measurement, mean, camera, noise, ensemble=1, mask_std=mask_std)[0]
 
     @torch.inference_mode()
     def reconstruct(
@@ -102,16 +102,16 @@ class FastReconstructor:
         mask: Tensor,
         camera: CASSI,
         noise: Noise = None,
-        ways: int | None = None,
+        ensemble: int | None = None,
         mask_std: Tensor | None = None,
     ) -> Tensor:
-        """Every answer for exactly this mask, `(ways, B, C, H, W)`; ways: None for all."""
-        asked = ways or self.ways
+        """Every answer for exactly this mask, `(ensemble, B, C, H, W)`; ensemble: None for all."""
+        size = ensemble or self.ensemble
         seen = network_input(self.model.inputs, measurement, mask, camera, noise)
         seen = seen.to(self.dtype, memory_format=torch.channels_last)
         told = self._told(measurement, mask, camera, noise, mask_std)
-        run = partial(_run, self.backbone, camera, asked)
-        return self._replayed(run, (camera, asked), seen, measurement, mask, *told).float()
+        run = partial(_run, self.backbone, camera, size)
+        return self._replayed(run, (camera, size), seen, measurement, mask, *told).float()
 
     def _told(
         self,
@@ -137,11 +137,11 @@ class FastReconstructor:
 def _run(
     backbone: nn.Module,
     camera: CASSI,
-    ways: int,
+    size: int,
     seen: Tensor,
     measurement: Tensor,
     mask: Tensor,
     noise: Noise = None,
     mask_std: Tensor | None = None,
 ) -> Tensor:
-    return run_ways(backbone, seen, measurement, mask, camera, ways, noise, mask_std)
+    return run_ensemble(backbone, seen, measurement, mask, camera, size, noise, mask_std)

@@ -19,7 +19,7 @@ from typing import Any
 
 from prismask.errors import ConfigError, DeviceError, MissingPartError, WorkerLostError
 from prismask.parallel.stream import AHEAD, Outcome, Prepare, Result, Task, in_turn
-from prismask.parallel.workers import LOCAL, Crew
+from prismask.parallel.workers import LOCAL, Workers
 
 log = logging.getLogger(__name__)
 
@@ -35,12 +35,12 @@ LOST = (
 
 
 def run_on_dask(
-    tasks: Iterable[Task], prepare: Prepare[Task, Result], crew: Crew, broadcast: bool = False
+    tasks: Iterable[Task], prepare: Prepare[Task, Result], workers: Workers, broadcast: bool = False
 ) -> Generator[Outcome[Task, Result], None, None]:
-    """Do the tasks on the cluster that `crew.dask` names."""
-    with connect(crew.dask or LOCAL, crew.workers) as client:
+    """Do the tasks on the cluster that `workers.dask` names."""
+    with connect(workers.dask or LOCAL, workers.count) as client:
         # A local worker knows nothing of cores; others say with --nthreads what they may use.
-        threads = crew.share if crew.dask == LOCAL else crew.threads
+        threads = workers.share if workers.dask == LOCAL else workers.threads
         yield from run_with_client(client, tasks, prepare, threads, broadcast)
 
 

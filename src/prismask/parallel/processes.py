@@ -21,19 +21,19 @@ from typing import Any
 
 from prismask.errors import WorkerLostError
 from prismask.parallel.stream import AHEAD, Outcome, Prepare, Result, Task, in_turn
-from prismask.parallel.workers import Crew
+from prismask.parallel.workers import Workers
 
 
 def run_in_processes(
-    tasks: Iterable[Task], prepare: Prepare[Task, Result], crew: Crew
+    tasks: Iterable[Task], prepare: Prepare[Task, Result], workers: Workers
 ) -> Generator[Outcome[Task, Result], None, None]:
-    """Do the tasks in `crew.workers` fresh processes."""
+    """Do the tasks in `workers.count` fresh processes."""
     remaining = iter(tasks)
     while True:
         suspects: list[Task] = []
-        with _pool(prepare, crew.workers, crew.share) as submit:
+        with _pool(prepare, workers.count, workers.share) as submit:
             given = _while_nobody_died(remaining, suspects)
-            for outcome in in_turn(submit, given, lambda: AHEAD * crew.workers):
+            for outcome in in_turn(submit, given, lambda: AHEAD * workers.count):
                 if isinstance(outcome.error, BrokenProcessPool):
                     suspects.append(outcome.task)
                 else:
@@ -41,7 +41,7 @@ def run_in_processes(
         if not suspects:
             return
         for task in suspects:
-            yield _alone(task, prepare, crew)
+            yield _alone(task, prepare, workers)
 
 
 def _while_nobody_died(tasks: Iterator[Task], suspects: list[Task]) -> Iterator[Task]:
@@ -53,9 +53,9 @@ def _while_nobody_died(tasks: Iterator[Task], suspects: list[Task]) -> Iterator[
         yield task
 
 
-def _alone(task: Task, prepare: Prepare[Task, Result], crew: Crew) -> Outcome[Task, Result]:
+def _alone(task: Task, prepare: Prepare[Task, Result], workers: Workers) -> Outcome[Task, Result]:
     """The task in a process of its own."""
-    with _pool(prepare, 1, crew.share) as submit:
+    with _pool(prepare, 1, workers.share) as submit:
         (outcome,) = in_turn(submit, [task], lambda: 1)
     if isinstance(outcome.error, BrokenProcessPool):
         return Outcome(task, error=WorkerLostError("the worker process died; out of memory?"))

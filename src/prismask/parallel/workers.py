@@ -14,30 +14,30 @@ LOCAL = "local"
 
 
 @dataclass(frozen=True)
-class Crew:
+class Workers:
     """This process, several processes, or a cluster."""
 
-    workers: int = 1
+    count: int = 1
     """Processes on this machine; 1 without `dask` works in this one."""
     threads: int | None = None
     """CPU threads for each worker; None shares the cores out."""
     dask: str | None = None
-    """Address of a Dask scheduler, or "local" for a cluster of `workers` processes here."""
+    """Address of a Dask scheduler, or "local" for a cluster of `count` processes here."""
 
     def __post_init__(self) -> None:
-        if self.workers < 1:
-            raise ConfigError(f"workers is {self.workers}; at least one has to work.")
+        if self.count < 1:
+            raise ConfigError(f"workers is {self.count}; at least one has to work.")
         if self.threads is not None and self.threads < 1:
             raise ConfigError(f"threads is {self.threads}; at least one is needed.")
 
     @property
     def share(self) -> int:
         """Threads for each of the processes on this machine."""
-        return self.threads or max(1, (os.cpu_count() or 1) // self.workers)
+        return self.threads or max(1, (os.cpu_count() or 1) // self.count)
 
 
 def run_tasks(
-    tasks: Iterable[Task], prepare: Prepare[Task, Result], crew: Crew, broadcast: bool = False
+    tasks: Iterable[Task], prepare: Prepare[Task, Result], workers: Workers, broadcast: bool = False
 ) -> Generator[Outcome[Task, Result], None, None]:
     """Do `tasks`; yield what became of each as soon as it is known, in whatever order.
 
@@ -48,15 +48,15 @@ def run_tasks(
     broadcast: whether `prepare` is large, so that a cluster should send it once instead of with
         every task; it is lost with the last worker that holds it.
     """
-    if crew.dask is not None:
+    if workers.dask is not None:
         from prismask.parallel.cluster import run_on_dask
 
-        return run_on_dask(tasks, prepare, crew, broadcast)
-    if crew.workers > 1:
+        return run_on_dask(tasks, prepare, workers, broadcast)
+    if workers.count > 1:
         from prismask.parallel.processes import run_in_processes
 
-        return run_in_processes(tasks, prepare, crew)
-    return run_here(tasks, prepare, crew.threads)
+        return run_in_processes(tasks, prepare, workers)
+    return run_here(tasks, prepare, workers.threads)
 
 
 def run_here(

@@ -14,7 +14,7 @@ import logging
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -24,14 +24,9 @@ from torch import Tensor
 from prismask.checks import check_finite
 from prismask.errors import ConfigError, DivergedError, ValuesError
 from prismask.optics.camera import CASSI, as_mask_batch
+from prismask.progress import Progress
 
 logger = logging.getLogger(__name__)
-
-Progress = Callable[[int, int, dict[str, float]], None]
-"""`progress(iteration, iterations, info)`: after each iteration, counted from 1.
-
-info: `residual` and `seconds`, and `objective` where the method has one; means over the batch.
-"""
 
 Reason = Literal["iterations", "tolerance", "seconds"]
 """Which rule ended a run."""
@@ -131,7 +126,11 @@ class IterativeSolver(ABC):
     def solve(
         self, measurement: Tensor, mask: Tensor, camera: CASSI, progress: Progress | None = None
     ) -> Solution:
-        """Like calling the solver, with the history of the run."""
+        """Like calling the solver, with the history of the run.
+
+        progress: after each iteration, with `residual`, `seconds`, and `objective` where the method
+            has one; means over the batch.
+        """
         measurement, mask = _prepared(measurement, mask, camera)
         started = time.perf_counter()
         norm = _norm(measurement)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from prismask.apps.cli.camera_options import CameraOptions, build_camera, told_camera
+from prismask.apps.cli.camera_options import CameraOptions
 from prismask.apps.cli.numbers import parse_numbers
 from prismask.errors import ConfigError
 from prismask.optics.camera import CASSI
+from prismask.optics.resolve import resolve_camera
 from prismask.optics.simulate import camera_attrs
 from prismask.scenes.defaults import BANDS, STEP, WAVELENGTHS_NM
+
+
+def build_camera(options: CameraOptions, bands: int | None = None, attrs: Any = None) -> CASSI:
+    return resolve_camera(options.description(), attrs, bands=bands).camera
 
 
 def test_nothing_given_is_the_default_camera() -> None:
@@ -59,14 +65,20 @@ def test_notes_in_the_snapshot_count_until_an_option_speaks() -> None:
 def test_notes_complete_what_an_option_leaves_open() -> None:
     at = [450.0 + 5 * k for k in range(31)]
     attrs = {**camera_attrs(CASSI.from_step(31, axis="height")), "wavelengths_nm": at}
-    assert told_camera(CameraOptions(step=1.7), attrs) == CASSI.from_step(31, 1.7, "height")
+    assert build_camera(CameraOptions(step=1.7), attrs=attrs) == CASSI.from_step(31, 1.7, "height")
     curved = CameraOptions(polynomial="-45,0.1", axis="width")
-    assert told_camera(curved, attrs) == CASSI.from_polynomial(at, (-45, 0.1))
+    assert build_camera(curved, attrs=attrs) == CASSI.from_polynomial(at, (-45, 0.1))
     # Wavelengths alone say how many bands there are; a foreign text under that name says nothing.
-    assert told_camera(CameraOptions(step=1), {"wavelengths_nm": at}) == CASSI.from_step(31, 1)
-    assert told_camera(CameraOptions(step=1), {"wavelengths_nm": 500.0}) == CASSI.from_step(1, 1)
-    assert told_camera(CameraOptions(step=1), {"wavelengths_nm": "?"}) == CASSI.from_step(BANDS, 1)
-    assert told_camera(CameraOptions(wavelengths="450,460", step=1), attrs).bands == 2
+    assert build_camera(CameraOptions(step=1), attrs={"wavelengths_nm": at}) == CASSI.from_step(
+        31, 1
+    )
+    assert build_camera(CameraOptions(step=1), attrs={"wavelengths_nm": 500.0}) == CASSI.from_step(
+        1, 1
+    )
+    assert build_camera(CameraOptions(step=1), attrs={"wavelengths_nm": "?"}) == CASSI.from_step(
+        BANDS, 1
+    )
+    assert build_camera(CameraOptions(wavelengths="450,460", step=1), attrs=attrs).bands == 2
 
 
 @pytest.mark.parametrize(

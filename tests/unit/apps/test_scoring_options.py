@@ -20,8 +20,11 @@ from prismask.apps.cli.scoring_options import (
     ProtocolOptions,
     SceneOptions,
     as_arguments,
+    read_camera,
     words,
 )
+from prismask.errors import ConfigError
+from prismask.optics.resolve import CameraDescription
 
 LIBRARY = {
     "evaluate": "prismask.evaluation.run.runner.evaluate",
@@ -32,13 +35,13 @@ SCENES = {"data": Path("d"), "scenes": ["a", "b"], "split": Path("s.toml"), "dev
 PROTOCOL = {"protocol": "one-to-many", "groups": ["g", "h"], "noise": 0.5}
 WORK = {"batch": 3, "workers": 2, "threads": 4, "dask": "local"}
 SHARED_BY = {
-    "evaluate": SCENES | PROTOCOL | WORK,
-    "stress": SCENES | WORK | {"groups": ["g", "h"]},
+    "evaluate": SCENES | PROTOCOL | WORK | {"adapt": 7},
+    "stress": SCENES | WORK | {"groups": ["g", "h"], "adapt": 7},
     "analyse": SCENES | PROTOCOL,
 }
 FLAGS = {
-    "evaluate": ("resume", "allow_overlap", "resample"),
-    "stress": ("resume", "allow_overlap", "resample"),
+    "evaluate": ("resume", "allow_overlap", "resample", "align"),
+    "stress": ("resume", "allow_overlap", "resample", "align"),
     "analyse": ("allow_overlap", "resample", "overwrite"),
 }
 
@@ -111,6 +114,32 @@ def test_lists_are_parted_at_commas() -> None:
     assert words(" , ") is None
     found = as_arguments(SceneOptions(scenes="a,b"), ProtocolOptions(noise=0.1))
     assert (found["scenes"], found["groups"], found["noise"]) == (["a", "b"], None, 0.1)
+
+
+def test_a_camera_in_one_line(tmp_path: Path) -> None:
+    assert as_arguments(SceneOptions())["camera"] is None
+    found = as_arguments(SceneOptions(camera="step=-2, axis=height"))["camera"]
+    assert found == CameraDescription(step=-2.0, axis="height")
+    listed = read_camera("offsets=0,1.9,3.7,design=dual")
+    assert listed == CameraDescription(offsets=(0.0, 1.9, 3.7), design="dual")
+    (tmp_path / "at.txt").write_text("0 2 4")
+    assert read_camera(f"bands=3,offsets={tmp_path / 'at.txt'}").offsets == (0.0, 2.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "words_told"),
+    [
+        ("3", "step=3,axis=height"),
+        ("stepp=3", "Did you mean 'step'"),
+        ("axis=diagonal", "axis"),
+        ("step=1,2", "one number"),
+        ("bands=2.5", "one number"),
+        ("step=wide", "numbers separated by commas"),
+    ],
+)
+def test_what_is_no_camera(text: str, words_told: str) -> None:
+    with pytest.raises(ConfigError, match=words_told):
+        read_camera(text)
 
 
 def test_the_bare_command_line_needs_no_library_for_it() -> None:

@@ -70,7 +70,7 @@ def test_a_remedy_changes_the_order_and_nothing_else() -> None:
     solver = changed_order(order, "solver")
     assert (solver.method, solver.model, solver.samples, solver.level) == ("gap-tv", None, 0, 0.8)
     for remedy in ("align", "adapt", "dark", "solver"):
-        changed_order(order, remedy).settings()  # type: ignore[arg-type]
+        changed_order(order, remedy).options()  # type: ignore[arg-type]
 
 
 def test_times_grow_with_the_work_and_learn() -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 from small_workload import BANDS, CAMERA, spread
+from torch import Tensor
 
 from prismask.errors import ConfigError, DataMissingError
-from prismask.evaluation.run.contenders import build_contender, read_entries
+from prismask.evaluation.run.contenders import Contender, build_contender, read_entries
 from prismask.models.registry import create_model
 from prismask.models.weights import save_weights
 
@@ -18,6 +19,11 @@ def weights(path: Path, **record: object) -> Path:
     model = create_model("srn", bands=BANDS, width=8, blocks=1, seed=3)
     save_weights(model, path, dict(record))
     return path
+
+
+def cubes_of(contender: Contender, measurement: Tensor, mask: Tensor) -> Tensor:
+    method = contender.build(torch.device("cpu"))
+    return method.batch(measurement, mask, CAMERA, contender.options)
 
 
 def test_a_slash_may_stand_in_a_label_and_an_equals_sign_in_a_path(tmp_path: Path) -> None:
@@ -67,34 +73,43 @@ def test_weights_that_learn_each_scene(tmp_path: Path) -> None:
     mask = torch.rand(1, 1, 16, 16, generator=torch.Generator().manual_seed(1))
     scenes = torch.rand(2, BANDS, 16, 16, generator=torch.Generator().manual_seed(2))
     measurement = CAMERA.forward(scenes, mask)
-    before, after = (
-        contender.build(torch.device("cpu"))(measurement, mask, CAMERA) for contender in made
-    )
+    before, after = (cubes_of(contender, measurement, mask) for contender in made)
     assert after.shape == before.shape
     assert not torch.equal(after[0], before[0])
     # Each snapshot is learned by itself: beside another one it gives what it gives alone.
-    alone = made[1].build(torch.device("cpu"))(measurement[1:], mask, CAMERA)
+    alone = cubes_of(made[1], measurement[1:], mask)
     torch.testing.assert_close(after[1:], alone)
 
 
-def test_weights_are_asked_as_often_as_they_say_or_one_wants(tmp_path: Path) -> None:
-    file = weights(tmp_path / "weights.safetensors", name="mine", ways=2)
-    entries = read_entries([str(file), f"{file}:ways=2", f"{file}:ways=1"])
+def test_the_mirror_ensemble_is_as_the_weights_or_people_say(tmp_path: Path) -> None:
+    file = weights(tmp_path / "weights.safetensors", name="mine", mirror_ensemble=2)
+    entries = read_entries([str(file), f"{file}:mirror_ensemble=2", f"{file}:mirror_ensemble=1"])
     own, twice, once = (build_contender(entry, BANDS, 0) for entry in entries)
     assert own.identity == twice.identity != once.identity
     mask = torch.rand(1, 1, 16, 16, generator=torch.Generator().manual_seed(1))
     scene = torch.rand(1, BANDS, 16, 16, generator=torch.Generator().manual_seed(2))
     measurement = CAMERA.forward(scene, mask)
-    cubes = [one.build(torch.device("cpu"))(measurement, mask, CAMERA) for one in (own, once)]
+    cubes = [cubes_of(one, measurement, mask) for one in (own, once)]
     assert not torch.allclose(*cubes)
 
 
 @pytest.mark.parametrize(
-    "options", ["adapt=x", "adapt=-1", "adapt=2.5", "iterations=3", "adapt", "ways=3", "ways=x"]
+    "options",
+    [
+        "adapt=x",
+        "adapt=-1",
+        "adapt=2.5",
+        "iterations=3",
+        "adapt",
+        "mirror_ensemble=3",
+        "mirror_ensemble=x",
+        "ways=2",
+        "align=3",
+    ],
 )
 def test_trained_weights_take_no_other_option(tmp_path: Path, options: str) -> None:
     file = weights(tmp_path / "weights.safetensors")
-    with pytest.raises(ConfigError, match=r"adapt=STEPS|no option|ways = "):
+    with pytest.raises(ConfigError, match=r"adapt=STEPS|no option|mirror_ensemble = "):
         read_entries(f"{file}:{options}")
 
 
@@ -118,8 +133,8 @@ def test_all_kinds_are_called_alike() -> None:
     mask = torch.rand(1, 1, 16, 16)
     measurement = CAMERA.forward(torch.rand(2, BANDS, 16, 16), mask)
     for entry in entries:
-        method = build_contender(entry, BANDS, 0).build(torch.device("cpu"))
-        assert method(measurement, mask, CAMERA).shape == (2, BANDS, 16, 16)
+        contender = build_contender(entry, BANDS, 0)
+        assert cubes_of(contender, measurement, mask).shape == (2, BANDS, 16, 16)
 
 
 def test_a_callable_has_no_record() -> None:

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import scipy.io
 
-from prismask.errors import ConfigError, DataMissingError, OverlapError
+from prismask.errors import ConfigError, DataMissingError, OverlapError, ShapeError
 from prismask.evaluation.protocol.scenarios import group_names
+from prismask.evaluation.protocol.scene_set import check_camera_bands
 from prismask.evaluation.protocol.splits import read_evaluation_split
+from prismask.optics.resolve import resolve_camera
 
 WHOLE = """
 wavelengths_nm = [450, 500, 550, 600]
@@ -49,7 +51,7 @@ def test_a_file_says_it_all(tmp_path: Path) -> None:
     assert split.wavelengths == (450.0, 500.0, 550.0, 600.0)
     region = split.region("test_second")
     assert (region.rows, region.columns, region.name) == ((4, 40), (0, 30), "two")
-    camera = split.build_camera(4)
+    camera = resolve_camera(split.described_camera, bands=4).camera
     assert (camera.offsets, camera.axis) == ((0.0, 1.5, 3.0, 4.5), "height")
     assert group_names("one-to-many", split, None, False)[0] == ["test_second"]
     assert group_names("many-to-many", split, None, False)[0] == ["test_second"]
@@ -107,9 +109,10 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
 def test_offsets_must_fit_the_bands(tmp_path: Path) -> None:
     text = "[scenes]\ntest = ['a']\n[camera]\noffsets_px = [0, 2.1, 3.9]\n"
     split = read_evaluation_split(None, write(tmp_path, text))
-    assert split.build_camera(3).offsets == (0.0, 2.1, 3.9)
-    with pytest.raises(ConfigError, match="3 band offsets, but the scenes have 4"):
-        split.build_camera(4)
+    camera = resolve_camera(split.described_camera, bands=3).camera
+    assert camera.offsets == (0.0, 2.1, 3.9)
+    with pytest.raises(ShapeError, match="camera has 3 bands and the scenes 4"):
+        check_camera_bands(camera, 4)
 
 
 def test_one_to_many_leaves_out_what_the_single_mask_shows(tmp_path: Path) -> None:

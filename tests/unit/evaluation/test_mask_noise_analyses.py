@@ -17,12 +17,15 @@ from torch import Tensor
 from prismask.errors import ConfigError, DataMissingError, DivergedError, FormatError, ValuesError
 from prismask.evaluation.analyses.mask_noise import g_by_transmission, noise_distribution
 from prismask.evaluation.analyses.spread import (
+    Shown,
     spread_of,
     spread_over_masks,
     spread_over_samples,
 )
 from prismask.evaluation.analyses.training_log import read_training_log
-from prismask.models.fast import FastReconstructor
+from prismask.inference.methods.protocol import Method
+from prismask.inference.methods.registry import as_method
+from prismask.inference.options import Options
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seeded
@@ -79,20 +82,20 @@ def test_spread_over_masks_is_that_of_the_method() -> None:
     assert float(found.mean.mean()) == pytest.approx(0.5)
 
 
-def network(kind: str, std: float = 0.05) -> FastReconstructor:
+def network(kind: str, std: float = 0.05) -> Method:
     model = create_model(
         "srn", bands=BANDS, mask_posterior=kind, width=8, blocks=1, seed=3,
         posterior_options={"initial_std": std} if kind != "none" else None,
     )  # fmt: skip
-    return FastReconstructor(model, torch.device("cpu"), "float32")
+    return as_method(model, torch.device("cpu"), Options(precision="float32"))
 
 
 def _samples(kind: str, std: float, seed: int = 0, count: int = 6) -> float:
     aperture = torch.tensor(mask(size=(SIDE, SIDE)).values)[None, None]
     measurement = CAMERA.forward(torch.tensor(cube(0).values)[None], aperture)
-    found = spread_over_samples(
-        network(kind, std), measurement, aperture, CAMERA, count, seeded(seed)
-    )
+    shown = Shown.to(network(kind, std), measurement, aperture, CAMERA)
+    assert shown is not None
+    found = spread_over_samples(shown, count, seeded(seed))
     assert found.count == count
     return found.total
 

@@ -199,8 +199,7 @@ def test_cost_of_a_network_and_of_a_solver() -> None:
     mask = work.groups["lab"].mask(0)
     measurement = CAMERA.forward(bench._cubes[:1], mask)
     costs = [
-        measure_cost(found, bench.method(label), measurement, mask, CAMERA)
-        for label, found in work.contenders.items()
+        measure_cost(bench.ready(label), measurement, mask, CAMERA) for label in work.contenders
     ]
     weights = (BANDS * 8 + 2 * 8 * 8 + 8 * 8 + 8 * BANDS) * 9
     assert costs[0].parameters == weights + 4 * 8 + BANDS

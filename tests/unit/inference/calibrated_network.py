@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from prismask.inference.engine.frame import Engine
-from prismask.inference.intervals.calibration import calibrate
+from prismask.inference.intervals.fit import calibrate
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI

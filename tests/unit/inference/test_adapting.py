@@ -10,10 +10,9 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.inference.engine.frame import Engine
-from prismask.inference.methods import adapted as learned
-from prismask.inference.methods.adaptation import PIECES, _pieces, adapt
-from prismask.inference.methods.adapted import learn
-from prismask.inference.options import Settings
+from prismask.inference.methods import adaptation as learned
+from prismask.inference.methods.adaptation import PIECES, _pieces, adapt, learn
+from prismask.inference.options import Options
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
@@ -127,7 +126,7 @@ def test_a_network_that_explains_less_than_before_is_not_used(
     found = learn(engine, signal, mask, CAMERA, 0.0, 3, 0, None)
     assert found.engine is not engine
     assert found.attrs == {"adapted_steps": 3}
-    monkeypatch.setattr(learned, "NOT_WORSE", 0.0)
+    monkeypatch.setattr(learned, "MOST_RESIDUAL_GROWTH", 0.0)
     refused = learn(engine, signal, mask, CAMERA, 0.0, 3, 0, None)
     assert refused.engine is engine
     assert not refused.attrs
@@ -136,8 +135,8 @@ def test_a_network_that_explains_less_than_before_is_not_used(
 
 def test_only_networks_learn() -> None:
     with pytest.raises(ConfigError, match="gap-tv has no network"):
-        Settings(method="gap-tv", adapt=5)
+        Options(method="gap-tv", adapt=5)
     with pytest.raises(ConfigError, match="-1 steps"):
-        Settings(adapt=-1)
-    plain, taught = (Settings(adapt=steps).recipe(mask="m") for steps in (0, 5))
+        Options(adapt=-1)
+    plain, taught = (Options(adapt=steps).recipe(mask="m") for steps in (0, 5))
     assert plain != taught

@@ -60,9 +60,11 @@ def test_there_and_back_keeps_smooth_spectra() -> None:
     adapter = BandAdapter.between(CASSI.from_step(24), 28)
     spectrum = np.cos(np.linspace(0, 3, 28))[:, None, None].astype(np.float32)
     expected = np.cos(np.linspace(0, 3, 24))
-    assert np.allclose(adapter.back(spectrum)[:, 0, 0], expected, atol=2e-3)
+    assert np.allclose(
+        adapter.back(torch.from_numpy(spectrum)).numpy()[:, 0, 0], expected, atol=2e-3
+    )
     flat = np.full((28, 2, 2), 0.3, np.float32)
-    assert np.allclose(adapter.back(flat), 0.3)
+    assert np.allclose(adapter.back(torch.from_numpy(flat)).numpy(), 0.3)
 
 
 def uneven(first: float, last: float, bands: int = 28) -> CASSI:
@@ -82,7 +84,7 @@ def test_an_uneven_prism_is_shown_as_an_even_one(first: float, bands: int) -> No
     on = np.asarray(adapter.shown.offsets)
     density = 0.4 + 0.3 * np.cos(3 * on / on[-1])
     network = density[:, None, None].astype(np.float32) * np.ones((1, 48, 48), np.float32)
-    real = adapter.back(network)
+    real = adapter.back(torch.from_numpy(network)).numpy()
     at = np.asarray(camera.offsets)
     room = np.gradient(at) * (bands - 1) / at[-1]
     expected = (0.4 + 0.3 * np.cos(3 * at / at[-1])) * room
@@ -102,7 +104,9 @@ def test_a_network_that_learned_behind_a_prism_knows_it() -> None:
     assert even.is_needed
     assert np.allclose(even.shown.offsets, prism.offsets)
     flat = np.full((28, 2, 2), 0.3, np.float32) * np.gradient(prism.offsets)[:, None, None] / 2
-    assert np.allclose(even.back(flat.astype(np.float32))[:, 0, 0], 0.3, rtol=2e-2)
+    assert np.allclose(
+        even.back(torch.from_numpy(flat.astype(np.float32))).numpy()[:, 0, 0], 0.3, rtol=2e-2
+    )
 
 
 def test_bands_that_turn_back_are_counted() -> None:
@@ -131,10 +135,10 @@ def test_planes_of_the_mask_follow_the_bands() -> None:
         (54 / 19, 20, 27 / 19),
     ],
 )
-def test_strangeness(step: float, bands: int, strange: float) -> None:
+def test_dispersion_mismatch(step: float, bands: int, strange: float) -> None:
     adapter = BandAdapter.between(CASSI.from_step(bands, step), 28, CASSI.from_step(28))
-    assert adapter.strangeness == pytest.approx(strange)
-    assert BandAdapter.between(CASSI.from_step(bands, step), 28).strangeness == 1
+    assert adapter.dispersion_mismatch == pytest.approx(strange)
+    assert BandAdapter.between(CASSI.from_step(bands, step), 28).dispersion_mismatch == 1
 
 
 @pytest.mark.parametrize(
@@ -165,12 +169,12 @@ def test_wide_steps_are_stretched(step: float, bands: int, factor: float) -> Non
     ],
 )
 def test_which_camera_is_not_the_training_s(camera: CASSI, another: bool) -> None:
-    assert BandAdapter.between(camera, 28, CASSI.from_step(28)).is_another is another
+    assert BandAdapter.between(camera, 28, CASSI.from_step(28)).is_other_camera is another
 
 
 def test_where_nothing_is_known_of_the_training_bands_alone_tell() -> None:
-    assert not BandAdapter.between(CASSI.from_step(28, 3), 28).is_another
-    assert BandAdapter.between(CASSI.from_step(27), 28).is_another
+    assert not BandAdapter.between(CASSI.from_step(28, 3), 28).is_other_camera
+    assert BandAdapter.between(CASSI.from_step(27), 28).is_other_camera
 
 
 MANY = Variation((0.6, 1.1), 0.1)
@@ -199,7 +203,7 @@ def test_only_what_lies_beyond_the_cameras_of_the_training_is_strange(
     step: float, bands: int, strange: float, factor: float
 ) -> None:
     adapter = BandAdapter.between(CASSI.from_step(bands, step), 28, CASSI.from_step(28), MANY)
-    assert adapter.strangeness == pytest.approx(strange)
+    assert adapter.dispersion_mismatch == pytest.approx(strange)
     assert adapter.stretch == pytest.approx(factor)
     assert adapter.is_within_reach == (strange <= 1.6)
 
@@ -216,7 +220,7 @@ def test_who_knows_more_reaches_further(bands: int, extent: float, known: Variat
     one, many = (
         BandAdapter.between(camera, 28, CASSI.from_step(28), each) for each in (ONE_CAMERA, known)
     )
-    assert many.strangeness <= one.strangeness * (1 + 1e-9)
+    assert many.dispersion_mismatch <= one.dispersion_mismatch * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
@@ -251,8 +255,8 @@ def test_a_prism_that_is_bent_as_in_training_is_shown_as_it_is(first: float, sca
     prism = uneven(scale * first, scale * (4 - first))
     adapter = BandAdapter.between(prism, 28, CASSI.from_step(28), MANY)
     assert adapter.shown is prism
-    assert adapter.strangeness == 1
-    assert adapter.is_another  # its errors are not those behind the camera of the record
+    assert adapter.dispersion_mismatch == 1
+    assert adapter.is_other_camera  # its errors are not those behind the camera of the record
 
 
 @pytest.mark.parametrize("bands", [28, 31, 20])
@@ -283,9 +287,9 @@ def test_what_a_record_says_of_its_cameras() -> None:
     record = {"bands": 28, "step_px": 2.0, "spread": [0.6, 1.1], "bend": 0.1}
     adapter = BandAdapter.for_record(CASSI.from_step(28, 1.5), record)
     assert adapter.variation == MANY
-    assert adapter.strangeness == 1
+    assert adapter.dispersion_mismatch == 1
     plain = BandAdapter.for_record(CASSI.from_step(28, 1.5), {"bands": 28, "step_px": 2.0})
-    assert plain.strangeness == pytest.approx(4 / 3)
+    assert plain.dispersion_mismatch == pytest.approx(4 / 3)
     assert BandAdapter.for_record(CASSI.from_step(28, 1.5), {"bands": 28}).trained is None
 
 

@@ -10,7 +10,7 @@ import torch
 from prismask.errors import ConfigError
 from prismask.inference.methods import selection as choice
 from prismask.inference.methods.selection import Choice, choose
-from prismask.inference.options import Settings
+from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction, reconstruct
 from prismask.models import catalogue
 from prismask.models.registry import create_model
@@ -62,14 +62,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_camera_decides(folder: Path, camera: CASSI, expected: str | None) -> None:
     found = choose(camera, catalogue.defaults(folder))
     assert (None if found is None else found.name) == expected
-    chosen = Choice(Settings(), CPU)
+    chosen = Choice(Options(), CPU)
     assert chosen.for_camera(camera).name == (expected or "gap-tv")
     told = " ".join(finding.text for finding in chosen.findings(camera))
     assert ("gap-tv is used" in told) == (expected is None)
 
 
 def test_who_asks_is_given_that_everywhere(folder: Path) -> None:
-    for asked in (Settings("twist"), Settings(model=str(folder / "own.safetensors"))):
+    for asked in (Options("twist"), Options(model=str(folder / "own.safetensors"))):
         chosen = Choice(asked, CPU)
         names = {chosen.for_camera(CASSI.from_step(BANDS, step)).name for step in (2, 1.5, 0.5)}
         assert names == {asked.method or "own"}
@@ -86,7 +86,7 @@ def test_networks_are_loaded_once_and_when_needed(
         return catalogue.load_model(path)
 
     monkeypatch.setattr(choice, "load_model", load)
-    chosen = Choice(Settings(), CPU)
+    chosen = Choice(Options(), CPU)
     assert loaded == ["own"]
     near = CASSI.from_step(BANDS, 1.5)
     assert chosen.for_camera(near) is chosen.for_camera(near)
@@ -95,12 +95,12 @@ def test_networks_are_loaded_once_and_when_needed(
 
 def test_the_network_that_reconstructs_aligns(folder: Path) -> None:
     near = CASSI.from_step(BANDS, 1.5)
-    plain, solver = (Choice(Settings(method, align=True), CPU) for method in (None, "gap-tv"))
+    plain, solver = (Choice(Options(method, align=True), CPU) for method in (None, "gap-tv"))
     assert plain.aligner(near) is plain.for_camera(near)
     aligner = solver.aligner(near)
     assert aligner is not None
     assert aligner.name == "many"
-    assert Choice(Settings("gap-tv"), CPU).aligner(near) is None
+    assert Choice(Options("gap-tv"), CPU).aligner(near) is None
 
 
 def test_a_cube_tells_who_made_it_and_recipes_differ(folder: Path) -> None:
@@ -109,10 +109,10 @@ def test_a_cube_tells_who_made_it_and_recipes_differ(folder: Path) -> None:
     found = {}
     for camera in (OWN, CASSI.from_step(BANDS, 1.5)):
         shot = simulate(random_scene(1, (40, 48), grid), mask, camera)
-        cube = reconstruct(shot, mask, camera, registration=False)
+        cube = reconstruct(shot, mask, camera, check_mask=False)
         found[cube.attrs["model"]] = cube.attrs["recipe"]
-        again = Reconstruction(Settings(registration=False)).recipe(shot, mask, camera, None)
-        asked = Settings(registration=False, model=str(folder / "own.safetensors"))
+        again = Reconstruction(Options(check_mask=False)).recipe(shot, mask, camera, None)
+        asked = Options(check_mask=False, model=str(folder / "own.safetensors"))
         same = Reconstruction(asked).recipe(shot, mask, camera, None) == again
         assert same == (camera is OWN)
     assert list(found) == ["own", "many"]
@@ -120,7 +120,7 @@ def test_a_cube_tells_who_made_it_and_recipes_differ(folder: Path) -> None:
 
 def test_what_no_default_can_do_is_told_first(folder: Path) -> None:
     with pytest.raises(ConfigError, match="trained without a mask posterior"):
-        Choice(Settings(samples=2), CPU)
+        Choice(Options(samples=2), CPU)
 
 
 def test_who_insists_is_told_what_the_network_knows(folder: Path) -> None:
@@ -128,6 +128,6 @@ def test_who_insists_is_told_what_the_network_knows(folder: Path) -> None:
     grid = tuple(450.0 + 40 * k for k in range(BANDS))
     close = CASSI.from_step(BANDS, 0.5)
     shot = simulate(random_scene(1, (40, 48), grid), mask, close)
-    cube = reconstruct(shot, mask, close, model=folder / "many.safetensors", registration=False)
+    cube = reconstruct(shot, mask, close, model=folder / "many.safetensors", check_mask=False)
     told = " ".join(cube.attrs["findings"])
-    assert "trained at 1.2 to 2.2 px a band, and this camera is 2.4 times off" in told
+    assert "trained at 1.2 to 2.2 px per band, and this camera is 2.4 times off" in told

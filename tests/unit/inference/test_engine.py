@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from prismask.inference.engine.drawn_masks import draw_masks, mask_std, mean_mask
-from prismask.inference.engine.frame import Engine
+from prismask.inference.engine.frame import Engine, draw_masks, mask_std, mean_mask
 from prismask.inference.engine.passes import half_error
 from prismask.inference.engine.tiling import Tiling
 from prismask.models.fast import FastReconstructor
@@ -77,7 +76,7 @@ def test_a_network_asked_twice_says_how_far_its_answers_are_apart(
 ) -> None:
     """In tiles, and with samples in the mean over them."""
     measurement, mask = shot
-    model.record["ways"] = 2
+    model.record["mirror_ensemble"] = 2
     engine = Engine(model, CPU, "float32", SMALL)
     levels = (0.1, 0.9) if samples else None
     found = engine.run(measurement, mask, CAMERA, samples=samples, seed=5, levels=levels)
@@ -122,7 +121,7 @@ def test_a_large_mask_is_judged_in_pieces(
     mask = torch.rand(1, 1, 600, 40, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         whole = mask_std(model.posterior, mask)
-        monkeypatch.setattr("prismask.inference.engine.drawn_masks.WHOLE_MASK_PIXELS", 1000)
+        monkeypatch.setattr("prismask.inference.engine.frame.WHOLE_MASK_PIXELS", 1000)
         pieces = mask_std(model.posterior, mask)
     assert float((pieces - whole).abs().max()) < 0.05 * float(whole.mean())
 

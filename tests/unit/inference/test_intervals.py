@@ -12,7 +12,7 @@ from torch import Tensor
 from prismask.errors import ConfigError, WeightsError
 from prismask.inference.intervals.fit import fit_interval
 from prismask.inference.intervals.model import (
-    DOUBTED_MASKS,
+    INCONSISTENT_MASKS,
     LEVELS,
     OTHER_CAMERAS,
     Interval,
@@ -88,7 +88,7 @@ def with_classes() -> Interval:
     interval = fit_interval(*toy(0, each=500), BANDS)
     wider = {level: 1.5 * q for level, q in interval.quantiles.items()}
     widest = wider | {0.95: 2 * interval.quantiles[0.95]}
-    sizes = {OTHER_CAMERAS: Size(wider, {"cameras": 4}), DOUBTED_MASKS: Size(widest)}
+    sizes = {OTHER_CAMERAS: Size(wider, {"cameras": 4}), INCONSISTENT_MASKS: Size(widest)}
     return replace(interval, classes=sizes)
 
 
@@ -106,7 +106,7 @@ def test_record_round_trip_with_classes() -> None:
 
 def test_of_several_classes_the_widest_counts() -> None:
     interval = with_classes()
-    for names in ([OTHER_CAMERAS, DOUBTED_MASKS], [DOUBTED_MASKS, OTHER_CAMERAS]):
+    for names in ([OTHER_CAMERAS, INCONSISTENT_MASKS], [INCONSISTENT_MASKS, OTHER_CAMERAS]):
         both = interval.for_classes(names)
         assert both.quantile(0.9) == pytest.approx(1.5 * interval.quantile(0.9))
         assert both.quantile(0.95) == pytest.approx(2 * interval.quantile(0.95))
@@ -118,7 +118,7 @@ def test_weights_of_before_know_no_classes() -> None:
     assert "classes" not in record
     again = Interval.from_record(record, BANDS)
     assert again.classes == {}
-    assert again.for_classes([OTHER_CAMERAS, DOUBTED_MASKS]) == interval
+    assert again.for_classes([OTHER_CAMERAS, INCONSISTENT_MASKS]) == interval
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_what_cannot_work_is_known_before_an_estimate() -> None:
     interval.check(0.9, {"disagreement"})
     with pytest.raises(ConfigError, match="there are 50 %, 80 %, 90 %, 95 %"):
         interval.check(0.85, {"disagreement"})
-    with pytest.raises(ConfigError, match=r"ask the network twice .* or calibrate again"):
+    with pytest.raises(ConfigError, match=r"mirror ensemble .* or calibrate again"):
         interval.check(0.9, {"std"})
 
 

@@ -21,12 +21,16 @@ from calibrated_network import (
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.inference.alignment.pose import Place
+from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.camera_match.bands import BandAdapter
-from prismask.inference.camera_match.family import BAND_RATIOS, draw_cameras, extents
 from prismask.inference.intervals.class_fit import with_class
 from prismask.inference.intervals.model import LEVELS, OTHER_CAMERAS, Interval
-from prismask.inference.intervals.other_cameras import calibrate_cameras
+from prismask.inference.intervals.other_cameras import (
+    BAND_RATIOS,
+    calibrate_cameras,
+    draw_cameras,
+    extents,
+)
 from prismask.inference.reconstruct import reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.trained import ONE_CAMERA, Variation
@@ -56,7 +60,7 @@ def test_the_family() -> None:
     assert all(round(least) <= camera.bands <= round(most) for camera in cameras)
     for camera in cameras:
         adapter = BandAdapter.between(camera, 28, TRAINED)
-        assert adapter.is_another
+        assert adapter.is_other_camera
         assert adapter.is_within_reach
 
 
@@ -149,7 +153,7 @@ def cube_of(model: Reconstructor, camera: CASSI = CAMERA, **given: Any) -> Cube:
     [truth] = scenes(range(9, 10), camera.bands)
     mask = fabricate_mask(SIZE, seeded(5))
     shot = Measurement(camera.forward(truth[None], mask)[0].numpy())
-    return reconstruct(shot, Mask(mask.numpy()), camera, model=model, registration=False,
+    return reconstruct(shot, Mask(mask.numpy()), camera, model=model, check_mask=False,
                        device="cpu", **given)  # fmt: skip
 
 
@@ -199,19 +203,21 @@ def test_a_camera_beyond_those_it_was_fitted_behind_is_told(
     network: Reconstructor, fitted: dict[str, Any]
 ) -> None:
     cube = cube_of(told(network, fitted), CASSI.from_step(BANDS, 1.0))
-    assert cube.attrs["interval"].endswith("behind 4 other cameras, none as strange as this one")
+    assert cube.attrs["interval"].endswith(
+        "behind 4 other cameras, none with such a dispersion mismatch"
+    )
 
 
 def test_the_training_s_camera_keeps_its_interval(
     network: Reconstructor, fitted: dict[str, Any]
 ) -> None:
     """Also where an alignment has found the spectrum a percent wider than it was calibrated."""
-    wider = Place((0, 0, 0, 0, 0, 0, 0.01 * CAMERA.offsets[-1]))
+    wider = MaskPose(0, 0, 0, 0, 0, 0, 0.01 * CAMERA.offsets[-1])
     mask = Mask(fabricate_mask(SIZE, seeded(5)).numpy())
-    attrs = {"mask_place": list(wider.numbers), "mask_hash": mask.hash}
+    attrs = {"mask_pose": list(wider.numbers), "mask_hash": mask.hash}
     aligned = Cube(np.zeros((BANDS, 2, 2), np.float32), attrs=attrs)
     given: dict[str, Any]
-    for given in ({}, {"place": aligned}):
+    for given in ({}, {"pose": aligned}):
         new, old = (cube_of(model, **given) for model in (told(network, fitted), network))
         np.testing.assert_array_equal(new.upper, old.upper)
         assert new.attrs["interval"] == old.attrs["interval"] == "90 %, calibrated on 4 scenes"

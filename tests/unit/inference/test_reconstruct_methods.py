@@ -12,7 +12,7 @@ import pytest
 import prismask
 from prismask.errors import ConfigError, ShapeError, ValuesError, WeightsError
 from prismask.inference.methods import selection as choice
-from prismask.inference.options import Settings
+from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction, reconstruct
 from prismask.models import catalogue
 from prismask.models.network import Reconstructor
@@ -122,7 +122,7 @@ def test_contradictions_are_refused(shot: Measurement, mask: Mask, tmp_path: Pat
         reconstruct(shot, mask, model=path, iterations=3)
     for wrong in ({"samples": 1}, {"level": 1.5}, {"precision": "double"}, {"noise_std": -1.0}):
         with pytest.raises(ConfigError):
-            Settings(**wrong)  # type: ignore[arg-type]  # one key each
+            Options(**wrong)  # type: ignore[arg-type]  # one key each
 
 
 def test_another_architecture_or_damage_is_named(
@@ -179,7 +179,7 @@ def test_out_of_its_depth_the_default_network_gives_way(mask: Mask, best: Path) 
     # Who insists gets the network, and a warning.
     insisted = reconstruct(far, mask, model=best)
     assert insisted.attrs["method"] == "network"
-    assert "trained at 2 px a band" in " ".join(insisted.attrs["findings"])
+    assert "trained at 2 px per band" in " ".join(insisted.attrs["findings"])
 
 
 def test_behind_two_dispersers_the_default_network_gives_way(mask: Mask, best: Path) -> None:
@@ -216,10 +216,10 @@ def test_what_a_solver_chose_is_told(shot: Measurement, mask: Mask) -> None:
 
 
 def test_a_recipe_is_the_same_only_for_the_same_result(shot: Measurement, mask: Mask) -> None:
-    base = Settings(samples=4)
+    base = Options(samples=4)
     network = _network(sha256="abc")
 
-    def recipe(settings: Settings = base, model: Reconstructor = network, **changed: Any) -> str:
+    def recipe(settings: Options = base, model: Reconstructor = network, **changed: Any) -> str:
         given = {"measurement": shot, "mask": mask, "camera": CAMERA, "at": GRID, **changed}
         return Reconstruction(settings, model).recipe(**given)
 

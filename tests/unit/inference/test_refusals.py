@@ -13,9 +13,9 @@ import torch
 from prismask.errors import ConfigError, ValuesError
 from prismask.inference import reconstruct as single
 from prismask.inference.engine.frame import Engine
-from prismask.inference.intervals.calibration import calibrate
+from prismask.inference.intervals.fit import calibrate
 from prismask.inference.methods import selection as choice
-from prismask.inference.options import Settings
+from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction, reconstruct
 from prismask.models import catalogue
 from prismask.models.network import Reconstructor
@@ -43,10 +43,12 @@ def shot(mask: Mask) -> Measurement:
     return simulate(random_scene(1, SIZE, GRID), mask, CAMERA, scale=1.0)
 
 
-def _network(posterior: str = "fixed", ways: int = 1, samples: int | None = None) -> Reconstructor:
+def _network(
+    posterior: str = "fixed", ensemble: int = 1, samples: int | None = None
+) -> Reconstructor:
     """An untrained network; `samples`: of its calibration, None for none."""
     model = create_model("srn", bands=BANDS, mask_posterior=posterior, seed=3, width=8, blocks=1)
-    model.record |= {"name": "untrained", "step_px": 2.0, "ways": ways}
+    model.record |= {"name": "untrained", "step_px": 2.0, "mirror_ensemble": ensemble}
     if samples is not None:
         draw = torch.Generator().manual_seed(0)
         scenes, masks = (torch.rand(n, c, 24, 24, generator=draw) for n, c in ((3, BANDS), (2, 1)))
@@ -101,7 +103,7 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> None:
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("something ran before the check")
 
-    monkeypatch.setattr(single, "look", never)
+    monkeypatch.setattr(single, "inspect", never)
 
 
 @pytest.mark.usefixtures("idle")
@@ -112,17 +114,19 @@ def test_a_level_that_is_not_stored_is_refused_first(shot: Measurement, mask: Ma
             reconstruct(shot, mask, model=model, level=0.85, samples=samples, adapt=5)
     # Already when a folder is prepared.
     with pytest.raises(ConfigError, match="no interval of 85 % is stored"):
-        Reconstruction(Settings(level=0.85), model)
+        Reconstruction(Options(level=0.85), model)
     # Quantiles of samples have any level.
-    Reconstruction(Settings(level=0.85, samples=4), _network())
+    Reconstruction(Options(level=0.85, samples=4), _network())
 
 
 @pytest.mark.usefixtures("idle")
-def test_an_interval_for_a_network_asked_twice(shot: Measurement, mask: Mask) -> None:
-    model = _network(ways=2, samples=0)
-    Reconstruction(Settings(), model)
-    model.record["ways"] = 1
-    with pytest.raises(ConfigError, match=r"needs disagreement.*twice.*or calibrate again"):
+def test_an_interval_for_a_mirror_ensemble(shot: Measurement, mask: Mask) -> None:
+    model = _network(ensemble=2, samples=0)
+    Reconstruction(Options(), model)
+    model.record["mirror_ensemble"] = 1
+    with pytest.raises(
+        ConfigError, match=r"needs disagreement.*mirror ensemble.*or calibrate again"
+    ):
         reconstruct(shot, mask, model=model)
 
 
@@ -158,8 +162,8 @@ def test_a_closed_mask_is_refused_whatever_the_method(shot: Measurement) -> None
 def test_levels_are_numbers(value: float) -> None:
     for name in ("dark", "noise_std"):
         with pytest.raises(ConfigError, match=f"{name} is"):
-            Settings(**{name: value})  # type: ignore[arg-type]  # one key each
-    Settings(dark=-0.1)
+            Options(**{name: value})  # type: ignore[arg-type]  # one key each
+    Options(dark=-0.1)
 
 
 @pytest.mark.parametrize("size", [(1, 24), (24, 1), (2, 2)])
@@ -174,7 +178,7 @@ def test_a_frame_of_one_line_can_be_aligned_and_learned(size: tuple[int, int], a
         Measurement(snapshot.numpy()), Mask(code[0, 0].numpy()), camera, model=_network(),
         align=True, adapt=1, dark=0.0,
     )  # fmt: skip
-    down, right = cube.attrs["mask_place"][:2]
+    down, right = cube.attrs["mask_pose"][:2]
     assert np.isfinite(cube.values).all()
     assert size[0] > 1 or abs(down) < 1e-6
     assert size[1] > 1 or abs(right) < 1e-6

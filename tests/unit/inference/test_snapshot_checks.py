@@ -9,11 +9,13 @@ import torch
 from prismask.errors import ShapeError
 from prismask.inference import checks
 from prismask.inference.alignment.registration import Registration
-from prismask.inference.engine.strips import project, throughput
-from prismask.inference.selfcheck import Residual, reproject
+from prismask.inference.engine.tiling import project, throughput
+from prismask.inference.history import Residual, reproject
+from prismask.inference.inspection import Snapshot
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
+from prismask.optics.resolve import Resolved, resolve_camera
 from prismask.optics.simulate import camera_attrs
 from prismask.scenes.records import Mask
 from prismask.scenes.synthetic.random_scenes import random_scene
@@ -33,15 +35,13 @@ def _shot(size: tuple[int, int] = (160, 150)) -> tuple[torch.Tensor, torch.Tenso
 
 def test_a_noted_camera_is_taken() -> None:
     noted = CASSI((0.0, 1.5, 4.0), "height")
-    found, remark = checks.find_camera((1, 1), (1, 1), camera_attrs(noted))
-    assert found == noted
-    assert remark is None
+    found = resolve_camera(None, camera_attrs(noted), sizes=((1, 1), (1, 1)))
+    assert found == Resolved(noted)
 
 
 def test_the_default_camera_is_taken_where_it_fits() -> None:
-    found, remark = checks.find_camera((660, 714), (660, 660), {})
-    assert found == CASSI.from_step()
-    assert remark is None
+    found = resolve_camera(sizes=((660, 714), (660, 660)))
+    assert found == Resolved(CASSI.from_step())
 
 
 @pytest.mark.parametrize(
@@ -50,17 +50,15 @@ def test_the_default_camera_is_taken_where_it_fits() -> None:
 def test_other_band_counts_are_found_from_the_sizes(
     measurement: tuple[int, int], bands: int, axis: str
 ) -> None:
-    found, remark = checks.find_camera(measurement, (660, 660), {})
-    assert (found.bands, found.axis) == (bands, axis)
-    assert remark is not None
-    assert f"{bands} bands at 2 px are assumed" in remark.text
+    found = resolve_camera(sizes=(measurement, (660, 660)))
+    assert (found.camera.bands, found.camera.axis) == (bands, axis)
+    assert f"{bands} bands at 2 px are assumed" in found.assumed
 
 
 @pytest.mark.parametrize("measurement", [(660, 660), (660, 663), (660, 666), (650, 706)])
 def test_odd_sizes_are_not_guessed(measurement: tuple[int, int]) -> None:
-    found, remark = checks.find_camera(measurement, (660, 660), {})
-    assert found == CASSI.from_step()
-    assert remark is None
+    found = resolve_camera(sizes=(measurement, (660, 660)))
+    assert found == Resolved(CASSI.from_step())
 
 
 @pytest.mark.parametrize(
@@ -142,9 +140,11 @@ def test_a_scale_the_network_does_not_know_is_brought_home() -> None:
     assert checks.network_gain(level) == 1, "a scene in the cube's own units is left alone"
     for factor in (0.01, 50.0):
         gain = checks.network_gain(checks.brightness(signal * factor, light))
-        assert gain * factor * level == pytest.approx(checks.TYPICAL_LEVEL, rel=1e-3)
-    assert checks.network_gain(0.0) == 1
-    assert checks.network_gain(0.45, typical=4.0) == pytest.approx(4 / 0.45)
+        assert float(gain * factor * level) == pytest.approx(checks.TYPICAL_LEVEL, rel=1e-3)
+    found = checks.network_gain(torch.tensor([0.0, float(level)]))
+    assert found.tolist() == [1, 1]
+    exact = torch.tensor(0.45, dtype=torch.float64)
+    assert float(checks.network_gain(exact, typical=4.0)) == pytest.approx(4 / 0.45)
 
 
 def test_brightness_of_a_grey_scene_is_its_value() -> None:
@@ -193,7 +193,7 @@ def test_planes_without_wavelengths_say_nothing() -> None:
 
 @pytest.mark.parametrize("camera", [CAMERA, CASSI.from_step(12, axis="height")])
 def test_strips_are_the_whole(camera: CASSI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prismask.inference.engine.strips.LINES", 7)
+    monkeypatch.setattr("prismask.inference.engine.tiling.LINES", 7)
     cube, mask, _ = _shot((33, 40))
     assert torch.equal(project(cube, mask, camera), camera.forward(cube[None], mask)[0])
     assert torch.equal(throughput(mask, camera), camera.throughput(mask)[0])
@@ -202,14 +202,14 @@ def test_strips_are_the_whole(camera: CASSI, monkeypatch: pytest.MonkeyPatch) ->
 def test_the_truth_leaves_the_noise_as_residual() -> None:
     cube, mask, signal = _shot()
     noisy = signal + 0.02 * torch.randn(signal.shape, generator=seeded(2))
-    right = reproject(cube, noisy, mask, CAMERA, 0.02, "given")
+    right = reproject(cube, Snapshot(noisy, mask, CAMERA, 0.02, 1.0), "given")
     assert right.over_noise is not None
     assert right.over_noise == pytest.approx(1.0, rel=0.02)
-    wrong = reproject(0.9 * cube, noisy, mask, CAMERA, 0.02, "given")
+    wrong = reproject(0.9 * cube, Snapshot(noisy, mask, CAMERA, 0.02, 1.0), "given")
     assert wrong.over_noise is not None
     assert wrong.over_noise > 3
     assert "× the noise (0.02, given)" in wrong.text()
-    dark = reproject(0 * cube, 0 * signal, mask, CAMERA, 0.0, "given")
+    dark = reproject(0 * cube, Snapshot(0 * signal, mask, CAMERA, 0.0, 1.0), "given")
     assert dark.relative == 0
     assert dark.over_noise is None
     assert "noise" not in dark.text()

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from prismask.inference.alignment.pose import Place
-from prismask.inference.camera_match.stretching import Stretch
+from prismask.inference.alignment.pose import MaskPose
+from prismask.inference.camera_match.frames import Stretch
 from prismask.inference.reconstruct import reconstruct
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
@@ -31,7 +31,7 @@ def test_no_stretch_changes_nothing() -> None:
     assert stretch.signal(values, 0.1)[0] is values
     assert stretch.mask(values) is values
     assert stretch.back(values) is values
-    assert stretch.place_back(Place((0.1, 0.2))) == Place((0.1, 0.2))
+    assert stretch.pose_back(MaskPose(0.1, 0.2)) == MaskPose(0.1, 0.2)
 
 
 @pytest.mark.parametrize("design", ["single", "dual"])
@@ -77,7 +77,7 @@ def test_widths_of_intervals_stay_positive() -> None:
 
 def test_a_place_comes_back_in_the_camera_s_pixels() -> None:
     stretch = Stretch.by(0.5, CASSI.from_step(BANDS, 4.0), 30)
-    found = stretch.place_back(Place((0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.4, 0.1)))
+    found = stretch.pose_back(MaskPose(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.4, 0.1))
     expected = (0.1, 0.4, 0.3, 0.4, 1.0, 1.2, 1.4, 1.6, 1.0, 0.1, 0, 0)
     assert found.numbers == pytest.approx(expected)
 
@@ -90,7 +90,7 @@ def test_a_camera_that_spreads_further_is_reconstructed() -> None:
     mask = fabricate_mask(size, seeded(8))
     signal = camera.forward(torch.tensor(truth)[None], mask)[0]
     shot, record = Measurement(signal.numpy()), Mask(mask.numpy())
-    cube = reconstruct(shot, record, camera, registration=False, device="cpu")
+    cube = reconstruct(shot, record, camera, check_mask=False, device="cpu")
     assert cube.attrs["model"] == "srn-looks.cameras"
     assert cube.attrs["frame_stretch"] == pytest.approx(2 / 3, rel=0.01)
     assert cube.values.shape == truth.shape
@@ -98,7 +98,7 @@ def test_a_camera_that_spreads_further_is_reconstructed() -> None:
     assert cube.upper is not None
     assert (cube.lower <= cube.values).all()
     assert (cube.values <= cube.upper).all()
-    solved = reconstruct(shot, record, camera, "gap-tv", registration=False, device="cpu")
+    solved = reconstruct(shot, record, camera, "gap-tv", check_mask=False, device="cpu")
     errors = [float(np.square(one.values - truth).mean()) for one in (cube, solved)]
     assert errors[0] < 0.8 * errors[1]
     inside = (cube.lower <= truth) & (truth <= cube.upper)

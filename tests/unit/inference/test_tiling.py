@@ -185,7 +185,7 @@ def test_seen_from_either_end_whole_windows_cover_the_halo(
 ) -> None:
     """What a backbone fills up to a whole window is not what it keeps, nor the halo around it."""
     tiling = Tiling(32, halo, 0, align)
-    for span in spans(length, tiling, both_ways=True):
+    for span in spans(length, tiling, mirrored=True):
         start, stop = span.kept
         filled = (span.last - span.first) % align
         assert span.last == length or span.last - filled >= min(length, stop + halo)
@@ -194,13 +194,13 @@ def test_seen_from_either_end_whole_windows_cover_the_halo(
 
 @pytest.mark.parametrize("axis", ["width", "height"])
 @pytest.mark.parametrize("across", [96, 100, 111])
-def test_windows_fall_on_the_same_pixels_both_ways_round(axis: str, across: int) -> None:
-    """A network asked twice counts its windows from either end of the frame."""
+def test_windows_fall_on_the_same_pixels_in_both_orientations(axis: str, across: int) -> None:
+    """A mirror ensemble counts its windows from either end of the frame."""
     camera = CASSI.from_step(5, axis=axis)  # type: ignore[arg-type]  # a plain str here
     measurement, mask = _shot(camera, (across, 40) if axis == "width" else (40, across))
     model = create_model("swinir", bands=5, seed=1, width=12, groups=1, layers=2, heads=2).eval()
-    for ways in (1, 2):
-        model.record["ways"] = ways
+    for size in (1, 2):
+        model.record["mirror_ensemble"] = size
         tiled, whole = (
             Engine(model, CPU, "float32", Tiling(tile)).run(measurement, mask, camera)
             for tile in (32, 1024)
@@ -211,10 +211,10 @@ def test_windows_fall_on_the_same_pixels_both_ways_round(axis: str, across: int)
     assert torch.allclose(tiled.disagreement, whole.disagreement, atol=1e-5)
 
 
-def test_a_network_asked_once_pays_nothing_for_it() -> None:
+def test_a_network_that_is_run_once_pays_nothing_for_it() -> None:
     tiling = Tiling(tile=32)
-    for ways, longer in ((1, 0), (2, 4)):
-        [first, *_] = tiles_by_strip((100, 100), CASSI.from_step(5), tiling, ways=ways)
+    for mirrored, longer in ((False, 0), (True, 4)):
+        [first, *_] = tiles_by_strip((100, 100), CASSI.from_step(5), tiling, mirrored=mirrored)
         assert (first[0].rows.first, first[0].rows.last) == (0, 64 + longer)
         # Along the dispersion nothing is mirrored.
         assert (first[0].columns.first, first[0].columns.last) == (0, 64)

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.inference.alignment.fit import Alignment
-from prismask.inference.alignment.pose import Place
+from prismask.inference.alignment.pose import MaskPose
+from prismask.inference.alignment.search import Alignment
 from prismask.inference.camera_match.bands import BandAdapter
-from prismask.inference.camera_match.orientation import Turn
-from prismask.inference.camera_match.view import Snapshot
+from prismask.inference.camera_match.frames import Turn
 from prismask.inference.engine.frame import Engine
+from prismask.inference.inspection import Snapshot
 from prismask.inference.methods import network as network_method
 from prismask.inference.methods.network import NetworkMethod
 from prismask.inference.reconstruct import reconstruct
@@ -90,8 +90,8 @@ def test_frames_come_back_as_they_went(step: float, axis: Axis) -> None:
 def test_a_place_is_told_in_the_camera_s_frame(step: float, axis: Axis, number: int) -> None:
     camera = CASSI.from_step(BANDS, step, axis)
     turn = Turn.towards(camera, 2.0)
-    place = Place(tuple(0.7 * (one == number) for one in range(8)))
-    there, here = turn.camera(camera), turn.place_back(place)
+    place = MaskPose.from_numbers([0.7 * (one == number) for one in range(8)])
+    there, here = turn.camera(camera), turn.pose_back(place)
     mask, cube = random(1, 1, *SIZE, seed=2), random(1, BANDS, *SIZE, seed=3)
     torch.testing.assert_close(
         place.read(turn.there(mask), there), turn.there(here.read(mask, camera))
@@ -137,14 +137,14 @@ def test_a_network_does_not_notice(step: float, axis: Axis, network: Reconstruct
 def test_a_mask_is_found_in_the_camera_s_frame(
     network: Reconstructor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Place((0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2))
+    place = MaskPose(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
     monkeypatch.setattr(network_method, "align_mask", lambda *given: Alignment(place, 1.0, 0.1))
     camera = CASSI.from_step(BANDS, -2.0, "height")
     mask = fabricate_mask((24, 24), seeded(3))[None, None]
     signal = camera.forward(torch.rand(1, BANDS, 24, 24), mask)[0]
     method = NetworkMethod(Engine(network, torch.device("cpu")), "tiny")
     found = method.align(Snapshot(signal, mask, camera, 0.01, 1.0))
-    assert found == replace(found, place=Turn(True, True).place_back(place))
-    assert found.place.numbers == pytest.approx(
+    assert found == replace(found, pose=Turn(True, True).pose_back(place))
+    assert found.pose.numbers == pytest.approx(
         (-0.2, 0.1, -0.6, 0.5, 0.4, -0.3, -0.7, -0.8, 0.9, 1.0, 1.1, 1.2)
     )

@@ -23,7 +23,7 @@ from prismask.errors import (
     WorkerLostError,
 )
 from prismask.parallel import cluster
-from prismask.parallel.workers import Crew, run_tasks
+from prismask.parallel.workers import Workers, run_tasks
 
 distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
 
@@ -42,7 +42,7 @@ def local_cluster(workers: int) -> Iterator[str]:
 def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingPartError, match=r"pip install prismask\[cluster\]"):
-        next(run_tasks(["fine-1"], Doing(tmp_path), Crew(dask="local")))
+        next(run_tasks(["fine-1"], Doing(tmp_path), Workers(dask="local")))
 
 
 @pytest.mark.parametrize("address", ["nonsense", "http://host:80", "tcp://host"])
@@ -94,8 +94,8 @@ def test_deaths_and_errors_take_only_their_own_task(tmp_path: Path) -> None:
     # With Dask's own patience, four deaths, the same takes longer. On a single worker the tasks
     # beside the bad one see its deaths as well.
     with dask.config.set({"distributed.scheduler.allowed-failures": 0}):
-        crew = Crew(1, threads=1, dask="local")
-        outcomes = {one.task: one for one in run_tasks(iter(tasks), Doing(tmp_path), crew)}
+        workers = Workers(1, threads=1, dask="local")
+        outcomes = {one.task: one for one in run_tasks(iter(tasks), Doing(tmp_path), workers)}
     assert sorted(outcomes) == sorted(tasks)
     assert isinstance(outcomes["bad-3"].error, FormatError)
     assert isinstance(outcomes["die-5"].error, WorkerLostError)
@@ -116,7 +116,7 @@ def test_two_clusters_on_one_machine() -> None:
 def test_a_cluster_that_goes_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "SECONDS_TO_CONNECT", 2.0)
     with local_cluster(1) as address:
-        outcomes = run_tasks(["fine-1", "long-2", "long-3"], Doing(tmp_path), Crew(dask=address))
+        outcomes = run_tasks(["fine-1", "long-2", "long-3"], Doing(tmp_path), Workers(dask=address))
         assert number_of(next(outcomes).result) == "1"
     with pytest.raises(WorkerLostError, match="the Dask cluster was lost"):
         next(outcomes)

@@ -9,14 +9,14 @@ import pytest
 from small_tasks import Doing, number_of
 
 from prismask.errors import FormatError, WorkerLostError
-from prismask.parallel.workers import Crew, run_tasks
+from prismask.parallel.workers import Workers, run_tasks
 
 pytestmark = pytest.mark.slow
 
 
 def test_deaths_and_errors_take_only_their_own_task(tmp_path: Path) -> None:
     tasks = ["fine-1", "once-2", "bad-3", "die-4", "fine-5"]
-    outcomes = {one.task: one for one in run_tasks(iter(tasks), Doing(tmp_path), Crew(2))}
+    outcomes = {one.task: one for one in run_tasks(iter(tasks), Doing(tmp_path), Workers(2))}
     assert sorted(outcomes) == sorted(tasks)
     assert isinstance(outcomes.pop("bad-3").error, FormatError)
     lost = outcomes.pop("die-4").error
@@ -29,7 +29,7 @@ def test_deaths_and_errors_take_only_their_own_task(tmp_path: Path) -> None:
 
 def test_leaving_early_interrupts_what_is_running(tmp_path: Path) -> None:
     tasks = ["fine-1", "long-2", "long-3", "long-4", "long-5"]
-    outcomes = run_tasks(tasks, Doing(tmp_path), Crew(2))
+    outcomes = run_tasks(tasks, Doing(tmp_path), Workers(2))
     assert number_of(next(outcomes).result) == "1"
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("*.part")) and time.monotonic() < deadline:

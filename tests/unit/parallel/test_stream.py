@@ -9,7 +9,7 @@ import pytest
 
 from prismask.errors import ConfigError, ShapeError
 from prismask.parallel.stream import Outcome, in_turn
-from prismask.parallel.workers import Crew, run_tasks
+from prismask.parallel.workers import Workers, run_tasks
 
 
 def finished(result: int | Exception) -> Future[int]:
@@ -65,7 +65,7 @@ def test_in_this_process_tasks_are_taken_one_by_one() -> None:
             taken.append(task)
             yield task
 
-    outcomes = run_tasks(tasks(), lambda number: lambda task: 6 // task, Crew())
+    outcomes = run_tasks(tasks(), lambda number: lambda task: 6 // task, Workers())
     assert taken == []
     assert next(outcomes).get() == 6
     assert taken == [1]
@@ -78,7 +78,9 @@ def test_threads_are_given_back() -> None:
     import torch
 
     before = torch.get_num_threads()
-    counted = run_tasks([0], lambda number: lambda task: torch.get_num_threads(), Crew(threads=3))
+    counted = run_tasks(
+        [0], lambda number: lambda task: torch.get_num_threads(), Workers(threads=3)
+    )
     assert [one.result for one in counted] == [3]
     assert torch.get_num_threads() == before
 
@@ -88,13 +90,13 @@ def test_an_interrupt_is_nobody_s_result() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(run_tasks([0], lambda number: interrupted, Crew()))
+        list(run_tasks([0], lambda number: interrupted, Workers()))
 
 
-@pytest.mark.parametrize("wrong", [{"workers": 0}, {"threads": 0}])
-def test_crews_of_nobody(wrong: dict[str, int]) -> None:
+@pytest.mark.parametrize("wrong", [{"count": 0}, {"threads": 0}])
+def test_no_workers(wrong: dict[str, int]) -> None:
     with pytest.raises(ConfigError, match="at least one"):
-        Crew(**wrong)
+        Workers(**wrong)
 
 
 def test_none_is_a_result() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 CAMERAS = 24
 """Other cameras that an interval is fitted behind, unless people say otherwise."""
-DOUBTS = 9
+FAULTS = 9
 """Faults of the mask that every scene meets, likewise."""
 
 
@@ -33,9 +34,9 @@ def calibrate(
     samples: int = 8,
     noise_std: float = 0.0,
     misplaced: float = 0.0,
-    ways: int | None = None,
+    mirror_ensemble: int | None = None,
     cameras: int = CAMERAS,
-    doubts: int = DOUBTS,
+    faults: int = FAULTS,
     keep: Annotated[bool, Parameter(negative="")] = False,
     seed: int = 0,
     device: str = "auto",
@@ -64,20 +65,20 @@ def calibrate(
     misplaced
         Share of snapshots (0 to 1) whose mask lies up to a pixel beside its calibration, as those
         of real cameras do after a while.
-    ways
-        How often the network is asked, from now on: 1, or 2 (also mirrored across the dispersion:
-        the mean of both is better, and where they differ the error bars grow). [default: as the
-        weights say]
+    mirror_ensemble
+        Members of the network's mirror ensemble, from now on: 1, or 2 (also run on the snapshot
+        mirrored across the dispersion: the mean of both is better, and where they differ the error
+        bars grow). [default: as the weights say]
     cameras
         Other cameras than the training's, with more, fewer, closer or wider bands, that are drawn
         to give the interval its size behind such; 0: none, and it will be too narrow there.
-    doubts
-        Faults of the mask (beside its place, out of focus, another dispersion) that every scene
-        meets, to give the interval its size where a snapshot contradicts its mask; 0: none, and
-        snapshots are not asked.
+    faults
+        Faults of the mask (shifted, out of focus, another dispersion) that every scene meets, to
+        give the interval its size where a snapshot contradicts its mask; 0: none, and masks are not
+        probed.
     keep
         Leave the interval's own size, behind the training's camera, as it is stored with the
-        weights, and fit what --cameras and --doubts say.
+        weights, and fit what --cameras and --faults say.
     seed
         Seed of noise, samples and what --misplaced does; the masks have one of their own.
     device
@@ -86,27 +87,27 @@ def calibrate(
         Replace the output if it exists.
     """
     from prismask.apps.cli.calibrate_data import CAMERA_SEED, validation
-    from prismask.apps.cli.calibrate_words import found_lines
     from prismask.inference.engine.frame import Engine
-    from prismask.inference.intervals.calibration import calibrate as fit
-    from prismask.inference.intervals.calibration import misplaced as aside
     from prismask.inference.intervals.class_fit import Circumstances
-    from prismask.inference.intervals.inconsistent_masks import calibrate_doubts
+    from prismask.inference.intervals.fit import calibrate as fit
+    from prismask.inference.intervals.fit import misplaced as aside
+    from prismask.inference.intervals.inconsistent_masks import calibrate_inconsistent_masks
     from prismask.inference.intervals.other_cameras import calibrate_cameras
     from prismask.models.catalogue import load_model
     from prismask.models.devices import choose_device
-    from prismask.models.mirror_ensemble import ways_of
+    from prismask.models.mirror_ensemble import KEY, OLD_KEY, ensemble_size
     from prismask.models.trained import trained_camera
     from prismask.scenes.atomic import check_output
 
     _check(masks, size, samples, noise_std, misplaced)
-    _check_classes(cameras, doubts, keep, ways)
+    _check_classes(cameras, faults, keep, mirror_ensemble)
     check_output(out, overwrite)
     model = load_model(weights)
     if keep and not model.record.get("interval"):
         raise ConfigError(f"{weights} has no interval yet: leave --keep out.")
-    if ways is not None:
-        model.record["ways"] = ways_of({"ways": ways})
+    if mirror_ensemble is not None:
+        model.record[KEY] = ensemble_size({KEY: mirror_ensemble})
+        model.record.pop(OLD_KEY, None)
     camera = trained_camera(model.record)
     data_here = validation(data, model.record, camera, masks, size)
     engine = Engine(model, choose_device(device))
@@ -139,20 +140,20 @@ def calibrate(
                 camera_seed=CAMERA_SEED,
                 progress=report("other cameras"),
             )
-        if doubts:
-            model.record["interval"] = calibrate_doubts(
+        if faults:
+            model.record["interval"] = calibrate_inconsistent_masks(
                 engine,
                 data_here.scenes,
                 data_here.masks,
-                doubts,
+                faults,
                 scene_of=data_here.scene_of,
                 names=data_here.about["fitted_on"],
                 noise_std=noise,
                 seed=seed,
-                progress=report("doubted masks"),
+                progress=report("inconsistent masks"),
             )
     _write(engine, weights, out, overwrite)
-    for line in found_lines(model.record["interval"], doubts):
+    for line in found_lines(model.record["interval"], faults):
         say(line)
     say(f"{out}")
 
@@ -169,17 +170,17 @@ def _check(masks: int, size: int, samples: int, noise_std: float, misplaced: flo
         raise ConfigError(f"--misplaced is a share between 0 and 1, not {misplaced:g}.")
 
 
-def _check_classes(cameras: int, doubts: int, keep: bool, ways: int | None) -> None:
+def _check_classes(cameras: int, faults: int, keep: bool, ensemble: int | None) -> None:
     if cameras < 0 or cameras == 1:
         raise ConfigError(f"--cameras is {cameras}; it is 0 (none) or at least 2.")
-    if doubts < 0:
-        raise ConfigError(f"--doubts is {doubts}; it is 0 (none) or more.")
-    if keep and not (cameras or doubts):
-        raise ConfigError("--keep with --cameras 0 and --doubts 0 leaves nothing to fit.")
-    if keep and ways is not None:
+    if faults < 0:
+        raise ConfigError(f"--faults is {faults}; it is 0 (none) or more.")
+    if keep and not (cameras or faults):
+        raise ConfigError("--keep with --cameras 0 and --faults 0 leaves nothing to fit.")
+    if keep and ensemble is not None:
         raise ConfigError(
-            "--ways changes the network, and so the interval that --keep would leave as it is: "
-            "leave one of them out."
+            "--mirror-ensemble changes the network, and so the interval that --keep would leave as "
+            "it is: leave one of them out."
         )
 
 
@@ -193,3 +194,50 @@ def _write(engine: Engine, weights: str, out: Path, overwrite: bool) -> None:
     saved = save_weights(engine.model, out, record, dtype=dtype, overwrite=overwrite)
     if saved["sha256"] != engine.model.record["sha256"]:
         raise ConfigError(f"the tensors of {weights} changed while they were written to {out}.")
+
+
+def found_lines(interval: dict[str, Any], faults: int) -> list[str]:
+    """What was found, for people."""
+    from prismask.inference.intervals.model import INCONSISTENT_MASKS, OLD_NAMES
+
+    lines = []
+    for kind in ("single", "sampled"):
+        if kind not in interval:
+            continue
+        stored = interval[kind]
+        left_out = stored["about"].get("coverage_90_left_out", (float("nan"),) * 3)
+        text = f"90 % interval is {stored['quantiles']['0.9']:.3g} × the predicted scale"
+        lines.append(f"{kind}: {text}; scenes left out are covered {_spread(left_out)}")
+        classes = {
+            OLD_NAMES.get(name, name): size for name, size in stored.get("classes", {}).items()
+        }
+        lines += [f"{kind}, {_class_line(name, size)}" for name, size in classes.items()]
+        if faults and INCONSISTENT_MASKS not in classes:
+            lines.append(f"{kind}: no wrong mask was found inconsistent; masks will not be probed")
+    return lines
+
+
+def _class_line(name: str, size: dict[str, Any]) -> str:
+    """What was found for one class of snapshots."""
+    from prismask.inference.intervals.model import INCONSISTENT_MASKS, OTHER_CAMERAS
+
+    about = size["about"]
+    group = {OTHER_CAMERAS: "cameras"}.get(name, "scenes")
+    text = f"{name.replace('_', ' ')}: {size['quantiles']['0.9']:.3g} × that scale"
+    left_out = about[f"left_out_{group}"].get("0.9")
+    if left_out is not None:
+        text += f"; {group} left out are covered {_spread(left_out)}"
+    if name == INCONSISTENT_MASKS:
+        # Fits of the first versions call it doubted.
+        found = about.get("inconsistent", about.get("doubted"))
+        falsely = about.get("right_inconsistent", about.get("right_doubted"))
+        text += (
+            f"; {found} of {about['wrong']} wrong masks and {falsely} of {about['right']} right "
+            "ones were found inconsistent"
+        )
+    return text
+
+
+def _spread(left_out: Sequence[float]) -> str:
+    low, mean, high = (100 * value for value in left_out)
+    return f"{mean:.1f} % ({low:.1f} to {high:.1f})"

@@ -1,4 +1,4 @@
-"""What `prismask calibrate` looks at: validation scenes and masks, nothing of the test."""
+"""What `prismask calibrate` uses: validation scenes and masks, nothing of the test."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def validation(
     at = next(iter(listed.values())).wavelengths
     assert at is not None, "scenes of a data set have wavelengths"
     # Crops of one scene come after all scenes had their first, and belong together.
-    scene_of = [place % len(listed) for place in range(len(scenes))]
+    scene_of = [number % len(listed) for number in range(len(scenes))]
     return Validation(scenes, scene_of, at.tolist(), apertures, about)
 
 
@@ -83,11 +83,11 @@ def _training_region(folder: Path, record: dict[str, Any]) -> Tensor | None:
     from prismask.scenes.datasets import load_mask_file, read_split
 
     source = str((record.get("masks") or {}).get("source"))
-    places = read_split(folder).masks
-    if source not in places:
+    regions = read_split(folder).masks
+    if source not in regions:
         return None
-    place = places[source]
-    values = torch.tensor(load_mask_file(folder, place.file).values)
+    region = regions[source]
+    values = torch.tensor(load_mask_file(folder, region.file).values)
     rows, columns = record["masks"].get("rows"), record["masks"].get("columns")
     if rows and columns:
         values = values[..., rows[0] : rows[1], columns[0] : columns[1]]

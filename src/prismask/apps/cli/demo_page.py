@@ -16,7 +16,7 @@ import numpy as np
 from prismask import __version__
 from prismask.apps.cli.evaluate_pair import score_rows
 from prismask.checks import size_text
-from prismask.inference.options import Settings
+from prismask.inference.options import Options
 
 if TYPE_CHECKING:
     from prismask.apps.cli.demo import Shoot
@@ -31,7 +31,7 @@ SHOWN = {
 }
 """Which file each picture of the page is."""
 
-LEVEL = Settings.level
+LEVEL = Options.level
 """Coverage that the interval claims: the demo takes the default of `reconstruct`."""
 
 

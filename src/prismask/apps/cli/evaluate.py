@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from prismask.apps.cli.progress import reporter
 from prismask.apps.cli.scoring_options import (
+    DeliveryOptions,
     ProtocolOptions,
     SceneOptions,
     WorkOptions,
@@ -37,10 +38,13 @@ def evaluate(
     seed: int = 0,
     metrics: str | None = None,
     precision: str = "auto",
+    delivery: DeliveryOptions = DeliveryOptions(),
     work: WorkOptions = WorkOptions(),
     without_timing: bool = False,
 ) -> int:
     """Score models side by side on identical measurements: mean ± std over masks.
+
+    What is scored is what `reconstruct` delivers, behind any camera.
 
     Parameters
     ----------
@@ -50,7 +54,7 @@ def evaluate(
     out
         Folder for tables and record.
     trials
-        Masks a group, drawn without replacement; one-to-one has one.
+        Masks per group, drawn without replacement; one-to-one has one.
     seed
         Draws masks and noise and starts fresh networks.
     metrics
@@ -72,7 +76,7 @@ def evaluate(
         metrics=tuple(words(metrics) or ()),
         precision=precision,
         timing=not without_timing,
-        **as_arguments(protocol, scenes, work),
+        **as_arguments(protocol, scenes, delivery, work),
     )
 
 
@@ -88,9 +92,10 @@ def stress(
     faults: str | None = None,
     metrics: str = "psnr_paper,ssim,sam",
     precision: str = "auto",
+    delivery: DeliveryOptions = DeliveryOptions(),
     work: WorkOptions = WorkOptions(),
 ) -> int:
-    """Score models on cameras that are not quite what they are told.
+    """Score models on cameras that differ a little from their description.
 
     Parameters
     ----------
@@ -101,7 +106,7 @@ def stress(
     groups
         Mask groups of the split. [default: those apart from its single mask]
     trials
-        Masks a group.
+        Masks per group.
     seed
         Draws masks, directions of faults and noise.
     faults
@@ -125,7 +130,7 @@ def stress(
         faults=words(faults),
         metrics=tuple(words(metrics) or ()),
         precision=precision,
-        **as_arguments(scenes, work),
+        **as_arguments(scenes, delivery, work),
     )
 
 

@@ -72,7 +72,7 @@ def _shipped() -> list[dict[str, Any]]:
 
 
 def _facts(one: Shipped) -> dict[str, Any]:
-    from prismask.models.mirror_ensemble import ways_of
+    from prismask.models.mirror_ensemble import ensemble_size
 
     stored = one.record.get("interval") or {}
     return {
@@ -82,7 +82,7 @@ def _facts(one: Shipped) -> dict[str, Any]:
         "backbone": one.record["backbone"],
         "bands": one.record["bands"],
         "posterior": one.record["posterior"]["kind"],
-        "ways": ways_of(one.record),
+        "mirror_ensemble": ensemble_size(one.record),
         "megabytes": round(Path(one.path).stat().st_size / 1e6, 2),
         "kaist": one.record.get("kaist"),
         "interval": sorted(kind for kind in stored if kind in ("single", "sampled")),
@@ -151,7 +151,7 @@ def _weights_line(one: dict[str, Any]) -> str:
     parts = [
         f"{one['backbone']}, {one['bands']} bands",
         f"posterior {one['posterior']}",
-        *(["asked both ways round"] if one["ways"] > 1 else []),
+        *(["mirror ensemble"] if one["mirror_ensemble"] > 1 else []),
         f"{one['megabytes']:g} MB",
         *_score_parts(one["kaist"]),
         f"interval: {', '.join(one['interval']) or 'none'}",

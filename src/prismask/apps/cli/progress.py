@@ -18,9 +18,9 @@ from importlib.util import find_spec
 from typing import Any
 
 from prismask.apps.cli.terminal import remark
+from prismask.progress import Progress
 
-Step = Callable[[int, int, Mapping[str, Any]], None]
-Report = Callable[[str], Step]
+Report = Callable[[str], Progress]
 
 SECONDS_BETWEEN_LINES = 5.0
 """Plain lines come no oftener than this, so that a log stays readable."""
@@ -40,7 +40,7 @@ def reporter() -> Iterator[Report]:
         yield _lines
 
 
-def _lines(title: str) -> Step:
+def _lines(title: str) -> Progress:
     """One line when a stage starts, and one now and then while it runs."""
     remark(f"{title} …")
     started = last = time.monotonic()
@@ -61,12 +61,12 @@ def _bars() -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
-        Progress,
         TaskID,
         TaskProgressColumn,
         TextColumn,
         TimeElapsedColumn,
     )
+    from rich.progress import Progress as Bars
 
     columns = (
         TextColumn("{task.description}"),
@@ -74,7 +74,7 @@ def _bars() -> Iterator[Report]:
         TaskProgressColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bars:
+    with Bars(*columns, console=Console(stderr=True)) as bars:
         running: list[TaskID] = []
 
         def finish() -> None:
@@ -83,7 +83,7 @@ def _bars() -> Iterator[Report]:
                 total = bars.tasks[bars.task_ids.index(task)].total or 1
                 bars.update(task, total=total, completed=total)
 
-        def report(title: str) -> Step:
+        def report(title: str) -> Progress:
             finish()
             task = bars.add_task(title, total=None)
             running.append(task)

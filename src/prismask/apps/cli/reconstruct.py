@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
@@ -14,88 +13,25 @@ from prismask.apps.cli.camera_options import CameraOptions
 from prismask.apps.cli.progress import reporter
 from prismask.apps.cli.terminal import remark, say
 from prismask.errors import ConfigError, OutputExistsError
+from prismask.inference.options import MethodOptions, Options
 
 if TYPE_CHECKING:
     from prismask.apps.cli.reconstruct_job import SnapshotWork
-    from prismask.inference.alignment.known_pose import KnownPlace
     from prismask.inference.folder import Finished
-    from prismask.inference.options import Settings
 
 SOME_FAILED = 1
 
 
-@Parameter(name="*", group=Group("Method", sort_key=5))
-@dataclass(frozen=True)
-class MethodOptions:
-    """How the cube is made."""
-
-    model: str | None = None
-    """Trained weights: a name from `prismask models` or the path of a file. [default: those that
-    ship for such a camera; gap-tv where none do]"""
-    method: str | None = None
-    """A solver that needs no training, such as gap-tv, instead of a network."""
-    iterations: int | None = None
-    """Iterations of the solver. [default: its own]"""
-    samples: int = 0
-    """Masks to draw from the network's posterior for the spread of the cube; 0: one fast pass."""
-    level: float = 0.9
-    """Share of the values that the error bars are to cover."""
-    seed: int = 0
-    """Seed of the samples."""
-    device: str = "auto"
-    """Where to compute: auto, cpu, cuda, cuda:1 or mps."""
-    precision: Literal["auto", "half", "float32"] = "auto"
-    """Arithmetic of a network; auto is half where its error is below the noise."""
-    tile: int | None = None
-    """Largest side of a tile in pixels, for less memory. [default: what suits the device]"""
-    noise_std: float | None = None
-    """Noise of the snapshot, in its own units. [default: estimated from it]"""
-    dark: float | None = None
-    """Dark level of the snapshot, in its own units. [default: read from it]"""
-    check_mask: bool = True
-    """Look for the mask in the snapshot first, and say if another way round, or one a fraction of a
-    pixel elsewhere, fits better."""
-
-    align: bool = False
-    """Move the mask by fractions of a pixel to where the snapshot says it lies; takes some hundred
-    runs of a network, for solvers a default one."""
-
-    place: Path | None = None
-    """A cube made with --align: read the mask where it was found then. For all other snapshots of
-    a camera that stays as it is."""
-
-    adapt: int = 0
-    """Steps in which the network first learns the scene from its own cube; 60 take a minute on two
-    CPU cores, whatever the size of the frame."""
-
-    def settings(self) -> Settings:
-        """As the library takes them."""
-        from prismask.inference.options import Settings
-
-        known = None if self.place is None else _known_place(self.place)
-        options = () if self.iterations is None else (("iterations", self.iterations),)
-        method = self.method
-        if self.iterations is not None and self.model is None and method is None:
-            method = "gap-tv"
-        return Settings(
-            method, self.model, self.samples, self.level, self.seed, self.device, self.precision,
-            self.tile, self.noise_std, self.dark, self.check_mask, options, self.align,
-            self.adapt, known,
-        )  # fmt: skip
-
-
-def _known_place(path: Path) -> KnownPlace:
-    from prismask.inference.alignment.known_pose import KnownPlace
-    from prismask.scenes.formats.files import load_cube
-
-    return KnownPlace.from_attrs(load_cube(path).attrs, str(path))
+METHOD_GROUP = Group("Method", sort_key=5)
 
 
 def reconstruct(
     *snapshots: Path,
     mask: Path,
     out: Annotated[Path, Parameter(name=["--out", "-o"])],
-    method: MethodOptions | None = None,
+    method: Annotated[MethodOptions | None, Parameter(name="*", group=METHOD_GROUP)] = None,
+    iterations: Annotated[int | None, Parameter(group=METHOD_GROUP)] = None,
+    pose: Annotated[Path | None, Parameter(group=METHOD_GROUP)] = None,
     camera: CameraOptions | None = None,
     workers: int = 1,
     dask: str | None = None,
@@ -116,6 +52,11 @@ def reconstruct(
         The calibrated mask they were taken through.
     out
         The cube to write (.nc, .mat, .hdr, .tif by extension); a folder for several snapshots.
+    iterations
+        Iterations of the solver. [default: its own]
+    pose
+        A cube made with --align: use the mask in the pose that was found then. For all other
+        snapshots of a camera that stays as it is.
     workers
         Processes that work on a folder at the same time.
     dask
@@ -139,8 +80,8 @@ def reconstruct(
     if not snapshots:
         raise ConfigError("give a snapshot, a folder of them, or a pattern in quotes.")
     options = camera or CameraOptions()
-    settings = (method or MethodOptions()).settings()
-    work = SnapshotWork(settings, mask, options, variable, mask_variable, quick_look, overwrite)
+    chosen = _options(method or MethodOptions(), iterations, pose)
+    work = SnapshotWork(chosen, mask, options, variable, mask_variable, quick_look, overwrite)
     if is_many(snapshots):
         return _many(list(snapshots), work, out, extension, workers, dask)
     if dask is not None:
@@ -149,6 +90,19 @@ def reconstruct(
         )
     _one(snapshots[0], work, out)
     return 0
+
+
+def _options(typed: MethodOptions, iterations: int | None, pose: Path | None) -> Options:
+    """What was typed, as the library takes it."""
+    changes: dict[str, Any] = {} if iterations is None else {"iterations": iterations}
+    if iterations is not None and typed.model is None and typed.method is None:
+        changes["method"] = "gap-tv"
+    if pose is not None:
+        from prismask.inference.alignment.pose import KnownPose
+        from prismask.scenes.formats.files import load_cube
+
+        changes["pose"] = KnownPose.from_attrs(load_cube(pose).attrs, str(pose))
+    return Options(**vars(typed)).with_changes(changes)
 
 
 def _one(snapshot: Path, work: SnapshotWork, out: Path) -> None:

@@ -9,17 +9,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from prismask.apps.cli.camera_options import CameraOptions, told_camera
+from prismask.apps.cli.camera_options import CameraOptions
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from prismask.inference.folder import Finished, Job
-    from prismask.inference.methods.protocol import Progress
-    from prismask.inference.options import Settings
+    from prismask.inference.options import Options
     from prismask.inference.reconstruct import Reconstruction
-    from prismask.optics.camera import CASSI
+    from prismask.progress import Progress
     from prismask.scenes.records import Cube, Mask, Measurement
 
 QUICK_LOOK = ".quicklook.png"
@@ -30,7 +29,7 @@ QUICK_LOOK = ".quicklook.png"
 class SnapshotWork:
     """Everything that all snapshots of a run share; small, so it travels to other processes."""
 
-    settings: Settings
+    options: Options
     mask: Path
     camera: CameraOptions
     variable: str | None = None
@@ -45,17 +44,17 @@ class SnapshotWork:
         """The same work with every file under a name that does not depend on the folder."""
         from prismask.models.catalogue import is_path
 
-        model = self.settings.model
+        model = self.options.model
         if model is not None and is_path(model):
             model = os.fspath(Path(model).expanduser().absolute())
-        settings = replace(self.settings, model=model)
+        options = replace(self.options, model=model)
         return replace(
-            self, settings=settings, mask=self.mask.absolute(), camera=self.camera.spelled_out()
+            self, options=options, mask=self.mask.absolute(), camera=self.camera.spelled_out()
         )
 
     def prepare(self) -> None:
-        """Make ready what all snapshots share; settings that cannot work raise."""
-        _reconstruction(self.settings, self.run_id)
+        """Make ready what all snapshots share; options that cannot work raise."""
+        _reconstruction(self.options, self.run_id)
 
     def __call__(self, job: Job) -> Finished:
         """Do one job of a folder, unless its cube is there already and made the same way."""
@@ -65,17 +64,16 @@ class SnapshotWork:
         """Load, check, reconstruct, save; `resume` skips what is finished."""
         from prismask.errors import OutputExistsError
         from prismask.inference.folder import Finished
-        from prismask.optics.simulate import camera_notes
         from prismask.scenes.formats.files import load_measurement
         from prismask.scenes.formats.registry import check_writable
 
         measurement = load_measurement(job.source, self.variable)
         aperture = _mask(self.mask, self.mask_variable, self.run_id)
-        ready = _reconstruction(self.settings, self.run_id)
-        camera = told_camera(self.camera, camera_notes(measurement, aperture))
+        ready = _reconstruction(self.options, self.run_id)
+        camera = self.camera.description()
         recipe = None
         if resume and not self.overwrite:
-            recipe = self._recipe(ready, measurement, aperture, camera)
+            recipe = self._recipe(ready, measurement, aperture)
         if _is_made_by(recipe, job.out):
             self._add_picture(job.out)
             return Finished(job, "skipped", f"{job.out}: finished before")
@@ -91,12 +89,10 @@ class SnapshotWork:
             return Finished(job, "skipped", f"{job.out}: finished meanwhile by another process")
         return Finished(job, "done", _summary(job.out, cube), _remarks(cube), _seconds(cube))
 
-    def _recipe(
-        self, ready: Reconstruction, measurement: Measurement, mask: Mask, camera: CASSI | None
-    ) -> str:
+    def _recipe(self, ready: Reconstruction, measurement: Measurement, mask: Mask) -> str:
         from prismask.inference.reconstruct import find_wavelengths
 
-        camera, _ = ready.camera_for(measurement, mask, camera)
+        camera, _ = ready.camera_for(measurement, mask, self.camera.description())
         at, _ = find_wavelengths(measurement, mask, camera, self.camera.wavelength_list())
         return ready.recipe(measurement, mask, camera, at)
 
@@ -136,11 +132,11 @@ def quick_look(cube: Cube) -> NDArray[np.uint8]:
 
 
 @lru_cache(maxsize=1)
-def _reconstruction(settings: Settings, run_id: str) -> Reconstruction:
-    """Network and device, prepared once a process and run."""
+def _reconstruction(options: Options, run_id: str) -> Reconstruction:
+    """Network and device, prepared once per process and run."""
     from prismask.inference.reconstruct import Reconstruction
 
-    return Reconstruction(settings)
+    return Reconstruction(options)
 
 
 @lru_cache(maxsize=1)

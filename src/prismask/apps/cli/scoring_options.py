@@ -6,9 +6,14 @@ installed; `apps.cli.app` tells that library to take their fields for options.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from prismask.errors import ConfigError
+
+if TYPE_CHECKING:
+    from prismask.optics.resolve import CameraDescription
 
 
 @dataclass(frozen=True)
@@ -21,8 +26,11 @@ class SceneOptions:
     """Scenes of the data folder, or files, separated by commas. [default: the split's test]"""
     split: Path | None = None
     """A TOML file that names scenes and masks instead of the data folder's splits.json."""
+    camera: str | None = None
+    """The camera, as in step=3,axis=height or bands=31,design=dual or offsets=FILE. [default: the
+    split's, else 2 px per band along the width]"""
     resample: bool = False
-    """Bring scenes to the bands of the models."""
+    """Bring scenes to the bands of the models, or of --camera."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:1."""
 
@@ -40,6 +48,16 @@ class ProtocolOptions:
 
 
 @dataclass(frozen=True)
+class DeliveryOptions:
+    """What models do with every snapshot besides a single pass: `evaluate` and `stress`."""
+
+    align: bool = False
+    """First find the pose of the mask from every snapshot, as reconstruct --align does."""
+    adapt: int = 0
+    """Steps in which networks first learn every scene, as with reconstruct --adapt."""
+
+
+@dataclass(frozen=True)
 class WorkOptions:
     """How a long run is shared out and gone on with: `evaluate` and `stress`."""
 
@@ -48,7 +66,7 @@ class WorkOptions:
     workers: int = 1
     """Processes on this machine."""
     threads: int | None = None
-    """CPU threads a process. [default: the cores shared out]"""
+    """CPU threads per process. [default: the cores shared out]"""
     dask: str | None = None
     """Address of a Dask scheduler, or local."""
     resume: bool = False
@@ -57,13 +75,49 @@ class WorkOptions:
     """Test models on masks or scenes they were trained on, and mark it beside the score."""
 
 
-SHARED_OPTIONS = (SceneOptions, ProtocolOptions, WorkOptions)
+Shared = SceneOptions | ProtocolOptions | DeliveryOptions | WorkOptions
+SHARED_OPTIONS = (SceneOptions, ProtocolOptions, DeliveryOptions, WorkOptions)
 
 
-def as_arguments(*given: SceneOptions | ProtocolOptions | WorkOptions) -> dict[str, Any]:
+def as_arguments(*given: Shared) -> dict[str, Any]:
     """All fields by name as the library takes them: lists of names instead of commas."""
     found = {name: value for options in given for name, value in vars(options).items()}
+    if found.get("camera") is not None:
+        found["camera"] = read_camera(found["camera"])
     return found | {name: words(found[name]) for name in {"scenes", "groups"} & found.keys()}
+
+
+def read_camera(text: str) -> CameraDescription:
+    """`step=3,axis=height` → what it says; a piece without a name goes on with the one before."""
+    from prismask.checks import choose
+    from prismask.optics.resolve import CameraDescription
+
+    known = [field.name for field in fields(CameraDescription)]
+    parts: dict[str, str] = {}
+    name = ""
+    for piece in filter(None, (piece.strip() for piece in text.split(","))):
+        first, equals, rest = (word.strip() for word in piece.partition("="))
+        if not equals and not name:
+            raise ConfigError(f"--camera is {text!r}; write it as in step=3,axis=height.")
+        name = choose(first, known, "part of --camera") if equals else name
+        parts[name] = rest if equals else f"{parts[name]},{piece}"
+    return CameraDescription(**{name: _part(name, value) for name, value in parts.items()})
+
+
+def _part(name: str, text: str) -> Any:
+    """One part of a camera: a word, a number, or several."""
+    from prismask.apps.cli.numbers import parse_numbers
+    from prismask.checks import choose
+
+    words_of = {"axis": ("width", "height"), "design": ("single", "dual")}
+    if name in words_of:
+        return choose(text, words_of[name], name)
+    numbers = parse_numbers(text, f"--camera {name}")
+    if name not in ("bands", "step"):
+        return numbers
+    if len(numbers) > 1 or (name == "bands" and numbers[0] % 1):
+        raise ConfigError(f"--camera {name} is {text!r}; it is one number.")
+    return int(numbers[0]) if name == "bands" else numbers[0]
 
 
 def words(text: str | None) -> list[str] | None:

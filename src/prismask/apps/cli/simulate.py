@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from prismask.apps.cli.camera_options import CameraOptions, build_camera, noted_wavelengths
+from prismask.apps.cli.camera_options import CameraOptions
 from prismask.apps.cli.terminal import remark, say
 from prismask.errors import ConfigError
 
 if TYPE_CHECKING:
+    from prismask.optics.resolve import CameraDescription
     from prismask.optics.sensor import Sensor
     from prismask.optics.simulate import Scale
     from prismask.scenes.records import Cube, Mask
@@ -71,6 +72,7 @@ def simulate(
         Replace the output if it exists.
     """
     from prismask.optics import simulate as optics
+    from prismask.optics.resolve import resolve_camera
     from prismask.scenes.formats.files import load_cube, load_mask, save
     from prismask.scenes.formats.registry import check_writable
 
@@ -80,14 +82,17 @@ def simulate(
     cube = load_cube(scene, variable, options.wavelength_list())
     known = None if cube.wavelengths is None else [float(w) for w in cube.wavelengths]
     aperture = load_mask(mask, mask_variable)
-    design = build_camera(options, cube.bands, known, _notes(aperture, cube, options))
+    said = options.description()
+    notes = _notes(aperture, cube, said)
+    design = resolve_camera(said, notes, bands=cube.bands, wavelengths=known).camera
     shot = optics.simulate(cube, aperture, design, stages, seed, _scale(scale))
     save(shot, out, overwrite=overwrite)
     say(f"{out}: {shot.size[0]}×{shot.size[1]}, {design.bands} bands over {design.extent} px")
 
 
-def _notes(mask: Mask, cube: Cube, options: CameraOptions) -> Mapping[str, Any]:
+def _notes(mask: Mask, cube: Cube, said: CameraDescription) -> Mapping[str, Any]:
     """What a measured mask says of its camera, if that has the bands of the scene."""
+    from prismask.optics.resolve import noted_wavelengths
     from prismask.optics.simulate import camera_from_attrs
     from prismask.scenes.resample import SAME_NM
 
@@ -97,7 +102,7 @@ def _notes(mask: Mask, cube: Cube, options: CameraOptions) -> Mapping[str, Any]:
     fits = cube.bands == noted.bands
     if fits and cube.wavelengths is not None and at is not None and len(at) == cube.bands:
         fits = float(abs(cube.wavelengths - at).max()) <= SAME_NM
-    if not fits and not options.describes_dispersion:
+    if not fits and not said.describes_dispersion:
         remark(
             f"note: the mask notes a camera of {noted.bands} bands and the scene's {cube.bands} "
             "are not those: that camera is not used. Resample the scene to its wavelengths, or "

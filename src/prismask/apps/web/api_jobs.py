@@ -90,7 +90,7 @@ async def order_of(
         noise_std, dark,
     )  # fmt: skip
     # What contradicts itself is refused at once, not when its turn comes.
-    order.settings()
+    order.options()
     if step is not None and camera.offsets is not None:
         raise ConfigError("step and offsets both describe the dispersion: give one of them.")
     return order
@@ -189,7 +189,7 @@ def _repeat(site: Site, folder: Path, result: Result, remedy: RemedyName) -> Job
     assert result.snapshot is not None
     assert result.mask is not None
     order = changed_order(result.order, remedy)
-    order.settings()
+    order.options()
     save(result.snapshot, folder / SNAPSHOT)
     save(result.mask, folder / MASK)
     if result.reference is not None:

@@ -7,12 +7,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prismask.apps.cli.camera_options import CameraOptions, told_camera
+from prismask.apps.cli.camera_options import CameraOptions
 from prismask.apps.web.process import Report
 from prismask.errors import ConfigError
 
 if TYPE_CHECKING:
-    from prismask.inference.options import Settings
+    from prismask.inference.options import Options
     from prismask.inference.reconstruct import Reconstruction
 
 SNAPSHOT, MASK, CUBE, TRUTH = "snapshot.nc", "mask.nc", "cube.nc", "truth.nc"
@@ -42,28 +42,27 @@ class Order:
     dark: float | None = None
     """Of the snapshot, in its own units; None: read from it."""
 
-    def settings(self) -> Settings:
+    def options(self) -> Options:
         """As the library takes them; options that contradict each other raise."""
-        from prismask.inference.options import Settings
+        from prismask.inference.options import Options
 
-        options = () if self.iterations is None else (("iterations", self.iterations),)
+        changes = {} if self.iterations is None else {"iterations": self.iterations}
         model = None if self.model is None else str(self.model)
-        return Settings(
-            self.method, model, self.samples, self.level, self.seed, self.device, options=options,
-            align=self.align, adapt=self.adapt, noise_std=self.noise_std, dark=self.dark,
-        )  # fmt: skip
+        return Options(
+            method=self.method, model=model, samples=self.samples, level=self.level,
+            seed=self.seed, device=self.device, align=self.align, adapt=self.adapt,
+            noise_std=self.noise_std, dark=self.dark,
+        ).with_changes(changes)  # fmt: skip
 
 
 def reconstruct(report: Report, folder: str, order: Order, most_values: int) -> dict[str, Any]:
     """Reconstruct the snapshot in `folder` and write the cube beside it."""
-    from prismask.optics.simulate import camera_notes
     from prismask.scenes.formats.files import load_mask, load_measurement, save
 
     here = Path(folder)
     measurement, mask = load_measurement(here / SNAPSHOT), load_mask(here / MASK)
-    ready = _ready(order.settings())
-    told = told_camera(order.camera, camera_notes(measurement, mask))
-    camera, _ = ready.camera_for(measurement, mask, told)
+    ready = _ready(order.options())
+    camera, _ = ready.camera_for(measurement, mask, order.camera.description())
     count = camera.bands * mask.size[0] * mask.size[1]
     if count > most_values:
         raise ConfigError(
@@ -103,8 +102,8 @@ def draw_sample(report: Report, folder: str, size: tuple[int, int]) -> dict[str,
 
 
 @lru_cache(maxsize=2)
-def _ready(settings: Settings) -> Reconstruction:
+def _ready(options: Options) -> Reconstruction:
     """Network and device, prepared once per process."""
     from prismask.inference.reconstruct import Reconstruction
 
-    return Reconstruction(settings)
+    return Reconstruction(options)

@@ -15,7 +15,7 @@ from torch import Tensor
 from prismask.errors import ConfigError, DivergedError
 from prismask.evaluation.analyses.calibration import Calibration
 from prismask.evaluation.analyses.mask_noise import g_by_transmission, noise_distribution
-from prismask.evaluation.analyses.scene import SOURCES, Scene, analyse_scene, is_random
+from prismask.evaluation.analyses.scene import SOURCES, Scene, analyse_scene
 from prismask.evaluation.analyses.store import (
     CUBES,
     FIGURES,
@@ -30,15 +30,17 @@ from prismask.evaluation.analyses.store import (
 from prismask.evaluation.analyses.training_log import METRICS, read_training_log
 from prismask.evaluation.protocol.scenarios import Group
 from prismask.evaluation.protocol.settings import with_options
-from prismask.evaluation.run.contenders import Method, Models, read_entries
+from prismask.evaluation.run.contenders import Models, read_entries
 from prismask.evaluation.run.plan import Plan
 from prismask.evaluation.run.runner import plan_evaluation
-from prismask.evaluation.run.runs import Progress
-from prismask.models.fast import FastReconstructor
+from prismask.evaluation.run.trials import Ready
+from prismask.inference.methods.network import as_network
 from prismask.models.provenance import commit, device_name, versions
 from prismask.optics.camera import CASSI
 from prismask.optics.masks import MaskRegion
+from prismask.optics.resolve import CameraDescription
 from prismask.optics.simulate import camera_attrs
+from prismask.progress import Progress
 from prismask.scenes.records import Cube, Mask
 
 log = logging.getLogger(__name__)
@@ -60,7 +62,7 @@ def analyse(
     scenes: Sequence[str] | Mapping[str, Cube] | None = None,
     mask_sources: Mapping[str, Mask | MaskRegion] | None = None,
     groups: Sequence[str] | None = None,
-    camera: CASSI | None = None,
+    camera: CASSI | CameraDescription | None = None,
     device: str = "auto",
     precision: str = "auto",
     noise: float = 0.0,
@@ -123,11 +125,10 @@ class _Analysis:
         facts = self.plan.models_record()
         models = {}
         for number, label in enumerate(work.contenders):
-            method = work.contenders[label].build(self.plan.device, label in work.halves)
+            ready = Ready(work.contenders[label], self.plan.device, label in work.halves)
             place = f"{number + 1:02d}-{safe_name(label)}"
             found = {
-                name: self._group(label, method, group, place)
-                for name, group in work.groups.items()
+                name: self._group(label, ready, group, place) for name, group in work.groups.items()
             }
             trained = work.contenders[label].record
             models[label] = {
@@ -166,14 +167,14 @@ class _Analysis:
             "started": started,
         }
 
-    def _group(self, label: str, method: Method, group: Group, place: str) -> dict[str, Any]:
+    def _group(self, label: str, ready: Ready, group: Group, place: str) -> dict[str, Any]:
         calibrations = {source: Calibration() for source in SOURCES}
         numbers: dict[str, Any] = {}
         for index in range(len(self.plan.work.scenes.names)):
             scene = self._scene(index)
             try:
                 found = analyse_scene(
-                    self.plan.work, label, method, group, scene, self.samples, calibrations
+                    self.plan.work, label, ready, group, scene, self.samples, calibrations
                 )
             except DivergedError as error:
                 # The others go on; the record, the report and the exit code say what is missing.
@@ -191,7 +192,7 @@ class _Analysis:
             "scenes": numbers,
             "average": _averages(numbers),
             "uncertainty": self._uncertainty(calibrations, len(group)),
-            "noise": self._noise(method, group),
+            "noise": self._noise(ready, group),
         }
 
     def _scene(self, index: int) -> Scene:
@@ -221,14 +222,15 @@ class _Analysis:
             if found.coverages
         }
 
-    def _noise(self, method: Method, group: Group) -> dict[str, Any] | None:
+    def _noise(self, ready: Ready, group: Group) -> dict[str, Any] | None:
         """Prior against learned noise on the group's first mask; None without a posterior."""
-        if not (isinstance(method, FastReconstructor) and is_random(method)):
+        network = as_network(ready.method) if ready.is_single_pass else None
+        if network is None or "mask_std" not in network.capabilities:
             return None
-        posterior = method.model.posterior
+        posterior = network.engine.network.model.posterior
         mask = group.mask(0, self.plan.device)
         with torch.no_grad():
-            g: Tensor = posterior.std(mask)
+            g: Tensor = network.mask_std(mask)
         config = posterior.config
         if config.prior_std <= 0 or float(g.min()) <= 0:
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -19,18 +19,18 @@ from prismask.evaluation.analyses.spectra import (
     uniform_blocks,
 )
 from prismask.evaluation.analyses.spread import (
+    Shown,
     Spread,
-    disagreement,
     spread_over_masks,
     spread_over_samples,
 )
 from prismask.evaluation.metrics import score
 from prismask.evaluation.protocol.conditions import Situation, photograph
 from prismask.evaluation.protocol.scenarios import Group
-from prismask.evaluation.run.contenders import Method
-from prismask.evaluation.run.trials import Workload, check_estimate, exact_convolutions
+from prismask.evaluation.run.trials import Ready, Workload, exact_convolutions
 from prismask.inference.intervals.model import Interval, cube_features
-from prismask.models.fast import FastReconstructor
+from prismask.inference.intervals.wording import classes_of
+from prismask.inference.methods.protocol import check_cubes
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seed_of, seeded
 
@@ -75,7 +75,7 @@ class SceneResult:
 def analyse_scene(
     work: Workload,
     label: str,
-    method: Method,
+    ready: Ready,
     group: Group,
     scene: Scene,
     samples: int,
@@ -94,30 +94,21 @@ def analyse_scene(
     measurement = snapshot(0, first_mask)
 
     def checked(seen: Tensor, mask: Tensor, eye: Any) -> Tensor:
-        estimate = method(seen, mask, eye)
-        check_estimate(estimate, seen, mask, eye, label)
-        return estimate
+        return check_cubes(ready(seen, mask, eye), seen, eye, label)
 
     with torch.no_grad(), exact_convolutions():
         over_masks = spread_over_masks(checked, snapshot, masks, camera)
         over_samples = None
-        if samples > 1 and isinstance(method, FastReconstructor) and is_random(method):
+        shown = None
+        if ready.is_single_pass:
+            shown = Shown.to(ready.method, measurement, first_mask, camera)
+        if samples > 1 and shown is not None and "samples" in ready.method.capabilities:
             generator = seeded(seed_of(work.seed, "samples", label, group.name, scene.name))
-            over_samples = spread_over_samples(
-                method, measurement, first_mask, camera, samples, generator
-            )
+            over_samples = spread_over_samples(shown, samples, generator)
         _check(scene, over_masks, over_samples, calibrations)
-        over_masks = replace(
-            over_masks, disagreement=disagreement(method, measurement, first_mask, camera)
-        )
-        _check_intervals(work, label, scene, measurement, first_mask, over_masks, over_samples,
-                         calibrations)  # fmt: skip
+        if shown is not None:
+            _check_intervals(scene, shown, over_samples, calibrations)
     return _result(scene, over_masks, over_samples)
-
-
-def is_random(method: Method) -> bool:
-    """Whether masks can be drawn from the method's posterior."""
-    return isinstance(method, FastReconstructor) and method.model.posterior.is_random
 
 
 def _check(
@@ -140,29 +131,38 @@ def _check(
 
 
 def _check_intervals(
-    work: Workload,
-    label: str,
     scene: Scene,
-    measurement: Tensor,
-    mask: Tensor,
-    over_masks: Spread,
+    shown: Shown,
     over_samples: Spread | None,
     calibrations: Mapping[str, Calibration],
 ) -> None:
-    """Calibrated intervals, where the weights carry them and their spreads are known."""
-    record = work.contenders[label].record
-    apart = over_masks.disagreement
-    found = [("single", "interval", over_masks.first, {"disagreement": apart})]
-    if over_samples is not None:
-        spreads = {"std": over_samples.std, "disagreement": over_samples.disagreement}
-        found.append(("sampled", "interval_sampled", over_samples.mean, spreads))
+    """Calibrated intervals, where the weights carry them and their spreads are known.
+
+    Intervals are in the network's units and bands, so they are made there and read back.
+    """
+    found: list[tuple[str, str, Tensor, dict[str, Tensor | None]]] = []
+    if stored_interval(shown.method.record, "single") is not None:
+        estimate, apart = shown.single()
+        found.append(("single", "interval", estimate, {"disagreement": apart}))
+    if over_samples is not None and over_samples.shown is not None:
+        spreads = {"std": over_samples.shown.std, "disagreement": over_samples.shown.disagreement}
+        found.append(("sampled", "interval_sampled", over_samples.shown.mean, spreads))
     for kind, source, estimate, spreads in found:
-        interval = stored_interval(record, kind)
+        interval = stored_interval(shown.method.record, kind)
         known = {name: spread for name, spread in spreads.items() if spread is not None}
         if interval is None or not interval.spreads <= set(known):
             continue
-        std, widths = interval_widths(interval, estimate, measurement, mask, work.camera, known)
-        calibrations[source].add(scene.name, estimate - scene.truth, std, widths)
+        interval = interval.for_classes(classes_of(shown.view.adapter, None))
+        seen = shown.view
+        std, widths = interval_widths(
+            interval, estimate, seen.signal, seen.mask, seen.camera, known
+        )
+        calibrations[source].add(
+            scene.name,
+            seen.back(estimate[None])[0] - scene.truth,
+            seen.back_distance(std[None])[0],
+            {level: seen.back_distance(width[None])[0] for level, width in widths.items()},
+        )
 
 
 def stored_interval(record: Any, kind: str) -> Interval | None:

@@ -18,11 +18,15 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError, DivergedError
-from prismask.evaluation.run.contenders import Method
-from prismask.inference.engine.uncertainty import RunningMoments
-from prismask.models.fast import FastReconstructor
+from prismask.evaluation.run.trials import Reconstruct
+from prismask.inference.camera_match.frames import View
+from prismask.inference.engine.passes import RunningMoments
+from prismask.inference.inspection import prepare
+from prismask.inference.methods.network import NetworkMethod, as_network
+from prismask.inference.methods.protocol import Method
 from prismask.models.mirror_ensemble import combined
-from prismask.optics.camera import CASSI, as_mask_batch
+from prismask.models.posterior import perturb, prior_noise
+from prismask.optics.camera import CASSI
 
 Photograph = Callable[[int, Tensor], Tensor]
 """`(number, mask (1, 1|C, H, W)) → measurement (1, H, L)` of the one scene that is looked at."""
@@ -41,7 +45,9 @@ class Spread:
     count: int
     """How many there were."""
     disagreement: Tensor | None = None
-    """How far the answers to each were apart, in the mean, of a network asked more than once."""
+    """How far the answers of a mirror ensemble to each were apart, in the mean."""
+    shown: Spread | None = None
+    """The same in the bands, units and frame of the network, where one made them."""
 
     @property
     def pixel_std(self) -> Tensor:
@@ -55,52 +61,83 @@ class Spread:
 
 
 def spread_over_masks(
-    method: Method, photograph: Photograph, masks: Iterable[Tensor], camera: CASSI
+    method: Reconstruct, photograph: Photograph, masks: Iterable[Tensor], camera: CASSI
 ) -> Spread:
     """Photograph a scene through each mask, reconstruct it, and keep moments only."""
     cubes = (method(photograph(number, mask), mask, camera)[0] for number, mask in enumerate(masks))
     return spread_of(cubes)
 
 
-def spread_over_samples(
-    network: FastReconstructor,
-    measurement: Tensor,
-    mask: Tensor,
-    camera: CASSI,
-    count: int,
-    generator: torch.Generator,
-) -> Spread:
-    """Reconstruct `measurement (1, H, L)` with `count` masks drawn from the posterior."""
+@dataclass(frozen=True, eq=False)
+class Shown:
+    """One snapshot as it is shown to a network, to look at more than its cube."""
+
+    method: NetworkMethod
+    view: View
+
+    @classmethod
+    def to(cls, method: Method, measurement: Tensor, mask: Tensor, camera: CASSI) -> Shown | None:
+        """`measurement (1, H, L)` through `mask (1, 1|C, H, W)`; None: no network of ours."""
+        network = as_network(method)
+        if network is None:
+            return None
+        ready = prepare(measurement, mask, camera, with_noise=network.engine.wants_noise)
+        seen = network.view(ready.signal, ready.mask, camera, ready.noise_std, ready.brightness)
+        return cls(network, seen)
+
+    def single(self) -> tuple[Tensor, Tensor | None]:
+        """The cube of a single pass, and how far a mirror ensemble's answers are apart."""
+        posterior = self.method.engine.network.model.posterior
+        return self.answer(posterior.mean(self.view.mask))
+
+    def answer(self, mask: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The same for exactly this mask, both `(C′, H, W′)`."""
+        engine, seen = self.method.engine, self.view
+        noise = seen.noise_std if engine.wants_noise else None
+        cube, apart = combined(engine.network.answers(seen.signal, mask, seen.camera, noise))
+        return cube[0], None if apart is None else apart[0]
+
+
+def spread_over_samples(shown: Shown, count: int, generator: torch.Generator) -> Spread:
+    """Reconstruct a snapshot with `count` masks drawn from the network's posterior."""
+    network = shown.method.engine.network
     posterior = network.model.posterior
     if not posterior.is_random:
         raise ConfigError("this network has no mask posterior, so no masks can be drawn from it.")
-    mask = as_mask_batch(mask)
+    mask, between = shown.view.mask, RunningMoments()
     with torch.inference_mode():
         # g is the same for every draw, so it is computed once; ε comes from the CPU, which makes
         # the draws the same on every device.
         std = posterior.std(mask)
-        draws = (_drawn(network, mask, std, generator) for _ in range(count))
-        between = RunningMoments()
 
         def cubes() -> Iterator[Tensor]:
-            for drawn in draws:
-                cube, apart = combined(network.answers(measurement, drawn, camera))
+            config = posterior.config
+            for _ in range(count):
+                noise = prior_noise(
+                    tuple(mask.shape), config.prior_mean, config.prior_std, generator, std.cpu()
+                )
+                cube, apart = shown.answer(perturb(mask, std, noise.to(mask.device)))
                 if apart is not None:
-                    between.add(apart[0])
-                yield cube[0]
+                    between.add(apart)
+                yield cube
 
         found = spread_of(cubes())
-        return replace(found, disagreement=between.mean) if between.count else found
+    if between.count:
+        found = replace(found, disagreement=between.mean)
+    return _read_back(found, shown.view)
 
 
-def disagreement(method: Method, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor | None:
-    """How far the answers to `measurement (1, H, L)` are apart, where there are several."""
-    if not isinstance(method, FastReconstructor) or method.ways < 2:
-        return None
-    mean = method.model.posterior.mean(as_mask_batch(mask))
-    apart = combined(method.answers(measurement, mean, camera))[1]
-    assert apart is not None, "two answers have a deviation"
-    return apart[0]
+def _read_back(found: Spread, seen: View) -> Spread:
+    """A spread of the network's cubes in the camera's bands, units and frame."""
+    apart = found.disagreement
+    return Spread(
+        seen.back(found.first[None])[0],
+        seen.back(found.mean[None])[0],
+        seen.back_distance(found.std[None])[0],
+        found.count,
+        None if apart is None else seen.back_distance(apart[None])[0],
+        found,
+    )
 
 
 def spread_of(cubes: Iterable[Tensor]) -> Spread:
@@ -117,15 +154,3 @@ def spread_of(cubes: Iterable[Tensor]) -> Spread:
     if first is None:
         raise ConfigError("a spread needs at least one reconstruction.")
     return Spread(first, moments.mean.float(), moments.std.float(), moments.count)
-
-
-def _drawn(
-    network: FastReconstructor, mask: Tensor, std: Tensor, generator: torch.Generator
-) -> Tensor:
-    from prismask.models.posterior import perturb, prior_noise
-
-    config = network.model.posterior.config
-    noise = prior_noise(
-        tuple(mask.shape), config.prior_mean, config.prior_std, generator, std.cpu()
-    )
-    return perturb(mask, std, noise.to(mask.device))

@@ -1,7 +1,7 @@
-"""What may be wrong between a camera and what a model is told about it.
+"""What may be wrong between a camera and its description.
 
 The light goes through the *true* mask and prism; the model is given the *nominal* ones. Each fault
-has a size, a neutral size at which nothing is wrong, and a list of sizes worth looking at.
+has a size, a neutral size at which nothing is wrong, and a list of sizes worth testing.
 Directions and noise come from a seed, the group and the trial: they are the same for all models,
 and for all sizes of a fault, so a curve over sizes is not roughened by new dice.
 """
@@ -27,12 +27,12 @@ from prismask.optics.randomness import normal, seed_of, seeded
 
 @dataclass(frozen=True)
 class FaultKind:
-    """One way to be wrong."""
+    """One kind of fault."""
 
     text: str
     """What it is, with its unit."""
     sizes: tuple[float, ...]
-    """Sizes worth looking at, the neutral one left out."""
+    """Sizes worth testing, the neutral one left out."""
     neutral: float = 0.0
     """The size at which nothing is wrong."""
 
@@ -71,7 +71,7 @@ RECALIBRATION_GIVEN = ("same calibration", "other calibration")
 
 @dataclass(frozen=True)
 class Situation:
-    """What the light meets, and what the model is told."""
+    """What the light meets, and what the model is given."""
 
     coded: Tensor
     """The true mask `(1, 1|C, H, W)`."""

@@ -71,10 +71,10 @@ def group_names(
         return list(split.protocols[protocol]), []
     if protocol == "one-to-one":
         return [SINGLE], []
-    tests = [name for name in split.places if name.startswith("test")]
+    tests = [name for name in split.regions if name.startswith("test")]
     if not tests:
         raise ConfigError("the split has no masks to test on: name them test_… in [masks].")
-    if protocol == "many-to-many" or allow_overlap or SINGLE not in split.places:
+    if protocol == "many-to-many" or allow_overlap or SINGLE not in split.regions:
         return tests, []
     return _without_the_single_mask(tests, split)
 

@@ -1,4 +1,4 @@
-"""Test scenes, looked at before anything is computed: present, of one size, with fitting bands."""
+"""Test scenes, checked before anything is computed: present, of one size, with fitting bands."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from prismask.checks import size_text
 from prismask.errors import ConfigError, DataMissingError, ShapeError, ValuesError
 from prismask.evaluation.protocol.splits import EvaluationSplit
 from prismask.evaluation.run.contenders import Entry
+from prismask.optics.camera import CASSI
 from prismask.scenes import datasets
 from prismask.scenes.formats.files import load_cube
 from prismask.scenes.records import Array, Cube
@@ -55,8 +56,12 @@ def load_scene_set(
     wanted: Sequence[str] | Mapping[str, Cube] | None,
     entries: Sequence[Entry],
     resample_bands: bool = False,
+    camera_bands: int | None = None,
 ) -> SceneSet:
-    """Load the split's scenes, or those named, or take those given; bands as the models need."""
+    """Load the split's scenes, or those named, or take those given; bands as the models need.
+
+    camera_bands: of a camera that was described; where scenes may be resampled, it is to these.
+    """
     if isinstance(wanted, Mapping):
         cubes = dict(wanted)
     else:
@@ -64,7 +69,10 @@ def load_scene_set(
     if not cubes:
         raise ConfigError("there are no scenes to test on.")
     cubes = _one_grid(cubes, split.wavelengths, resample_bands)
-    cubes = _fit_models(cubes, entries, resample_bands)
+    if resample_bands and camera_bands is not None:
+        cubes = _at_bands(cubes, camera_bands)
+    else:
+        cubes = _fit_models(cubes, entries, resample_bands)
     sizes = {cube.size for cube in cubes.values()}
     if len(sizes) > 1:
         listed = ", ".join(f"{name} {size_text(cube.size)}" for name, cube in cubes.items())
@@ -73,6 +81,15 @@ def load_scene_set(
             "each size by itself with --scenes."
         )
     return _stacked(cubes)
+
+
+def check_camera_bands(camera: CASSI, bands: int) -> None:
+    """A camera disperses as many bands as the scenes have."""
+    if camera.bands != bands:
+        raise ShapeError(
+            f"the camera has {camera.bands} bands and the scenes {bands}. Pass --resample to bring "
+            "the scenes there (linear in wavelength), or describe another camera."
+        )
 
 
 def _read(split: EvaluationSplit, names: list[str]) -> dict[str, Cube]:
@@ -134,6 +151,9 @@ def _fit_models(
     """Bring scenes to the bands of the networks, if that is allowed and they agree."""
     first = next(iter(cubes.values()))
     misfits = [entry for entry in entries if not _suits(entry, first)]
+    if not resample_bands:
+        # Another number of bands is another camera, which a network is shown as its own.
+        misfits = [entry for entry in misfits if entry.bands == first.bands]
     if not misfits:
         return cubes
     entry = misfits[0]
@@ -141,7 +161,7 @@ def _fit_models(
     if not resample_bands:
         raise ShapeError(
             f"{wish}; the scenes have {_bands_text(first)}. Pass --resample to bring the scenes "
-            "to the network's wavelengths, or use a network trained for these bands."
+            "to the network's wavelengths, or use a network trained for these."
         )
     if entry.wavelengths is None:
         raise ConfigError(f"{wish}, but its record does not say at which wavelengths.")
@@ -153,6 +173,20 @@ def _fit_models(
                 "side by side they need the same measurements. Evaluate them one by one."
             )
     return resampled
+
+
+def _at_bands(cubes: dict[str, Cube], bands: int) -> dict[str, Cube]:
+    """Scenes in `bands` bands over the wavelengths they have."""
+    first = next(iter(cubes.values()))
+    if first.bands == bands:
+        return cubes
+    if first.wavelengths is None:
+        raise ConfigError(
+            f"scenes of {first.bands} bands cannot be brought to {bands}: they do not say at which "
+            "wavelengths they are."
+        )
+    at = np.linspace(first.wavelengths[0], first.wavelengths[-1], bands)
+    return {name: resample(cube, at) for name, cube in cubes.items()}
 
 
 def _suits(entry: Entry, cube: Cube) -> bool:

@@ -1,4 +1,4 @@
-"""What an evaluation can be told, in one place for Python, the command line and the record."""
+"""The settings of an evaluation, once for Python, the command line and the record."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from prismask.errors import ConfigError
 from prismask.evaluation.protocol.splits import PROTOCOLS
 from prismask.evaluation.run.precision import PRECISIONS, Precision
 from prismask.evaluation.run.trials import BATCH
+from prismask.inference.options import Options
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Settings:
     protocol: str = "many-to-many"
     """one-to-one, one-to-many or many-to-many."""
     trials: int = 100
-    """Masks a group; one-to-one has one."""
+    """Masks per group; one-to-one has one."""
     seed: int = 0
     """Draws masks and noise and starts fresh networks."""
     metrics: tuple[str, ...] = ()
@@ -37,7 +38,7 @@ class Settings:
     workers: int = 1
     """Processes."""
     threads: int | None = None
-    """CPU threads a process; None shares the cores out."""
+    """CPU threads per process; None shares the cores out."""
     dask: str | None = None
     """Address of a Dask scheduler, or "local"."""
     timing: bool = True
@@ -45,7 +46,11 @@ class Settings:
     allow_overlap: bool = False
     """Whether a model may be tested on what it was trained on; it is marked then."""
     resample: bool = False
-    """Whether scenes may be brought to the bands of the models."""
+    """Whether scenes may be brought to the bands of the models, or of the camera."""
+    align: bool = False
+    """Whether the pose of the mask is found from every snapshot first, as by `reconstruct`."""
+    adapt: int = 0
+    """Steps in which networks learn every scene first, likewise."""
 
     def __post_init__(self) -> None:
         from prismask.evaluation.metrics import METRICS
@@ -57,8 +62,15 @@ class Settings:
         for name in ("trials", "batch", "workers"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; at least 1 is needed.")
+        if self.adapt < 0:
+            raise ConfigError(f"adapt is {self.adapt} steps; 0 leaves networks as they are.")
         if not 0 <= self.noise < math.inf:
             raise ConfigError(f"noise is {self.noise:g}; it must be 0 (none) or more, and finite.")
+
+    @property
+    def options(self) -> Options:
+        """What every model is to do with every snapshot."""
+        return Options(align=self.align, adapt=self.adapt, check_mask=False)
 
 
 def with_options(settings: Settings | None, options: Mapping[str, Any]) -> Settings:

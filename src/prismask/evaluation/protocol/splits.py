@@ -8,8 +8,8 @@ A split file says the same as `splits.json` of the data folder, and may say more
     [scenes]
     test = ["scene01", "lab/leaf.nc"]    # scenes of the data folder, or files
 
-    [camera]                             # left out: 2 px a band along the width
-    step_px = 2.0                        # or offsets_px = [0.0, 1.9, 3.7, …], one a band
+    [camera]                             # left out: 2 px per band along the width
+    step_px = 2.0                        # or offsets_px = [0.0, 1.9, 3.7, …], one per band
     axis = "width"                       # or "height"
     design = "single"                    # or "dual"
 
@@ -37,10 +37,9 @@ from typing import Any
 
 from prismask.checks import choose, nearest
 from prismask.errors import ConfigError, DataMissingError
-from prismask.optics.camera import CASSI
 from prismask.optics.masks import MaskRegion
+from prismask.optics.resolve import CameraDescription
 from prismask.scenes import datasets
-from prismask.scenes.defaults import STEP
 
 PROTOCOLS = ("one-to-one", "one-to-many", "many-to-many")
 SINGLE = "single"
@@ -66,8 +65,8 @@ class EvaluationSplit:
     """Wavelengths in nm to which scenes are brought."""
     scenes: tuple[str, ...] = ()
     """Names or files of the test scenes."""
-    places: Mapping[str, datasets.MaskRegion] = field(default_factory=dict)
-    """Where each mask lies."""
+    regions: Mapping[str, datasets.MaskRegion] = field(default_factory=dict)
+    """The file of each mask, and which rows and columns of it."""
     protocols: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Groups of a protocol where they are not the default ones."""
     camera: Mapping[str, Any] = field(default_factory=dict)
@@ -75,36 +74,34 @@ class EvaluationSplit:
 
     def region(self, name: str) -> MaskRegion:
         """Load a mask region by name."""
-        if name not in self.places:
+        if name not in self.regions:
             raise ConfigError(
-                f"the split has no masks {name!r}.{nearest(name, self.places)} "
-                f"Known: {', '.join(self.places) or 'none'}."
+                f"the split has no masks {name!r}.{nearest(name, self.regions)} "
+                f"Known: {', '.join(self.regions) or 'none'}."
             )
-        place = self.places[name]
-        folder = self.find(place.file, "mask file")
-        mask = datasets.load_mask_file(folder, place.file)
-        return MaskRegion.of(mask, place.rows, place.columns, Path(place.file).stem)
+        listed = self.regions[name]
+        folder = self.find(listed.file, "mask file")
+        mask = datasets.load_mask_file(folder, listed.file)
+        return MaskRegion.of(mask, listed.rows, listed.columns, Path(listed.file).stem)
 
     def find(self, file: str, what: str) -> Path:
         """The folder in which `file` is."""
         for folder in (self.beside, self.folder):
             if folder is not None and (folder / file).is_file():
                 return folder
-        places = " nor ".join(str(f) for f in (self.beside, self.folder) if f is not None)
-        raise DataMissingError(f"the {what} {file} is neither in {places or 'any folder'}.")
+        folders = " nor ".join(str(f) for f in (self.beside, self.folder) if f is not None)
+        raise DataMissingError(f"the {what} {file} is neither in {folders or 'any folder'}.")
 
-    def build_camera(self, bands: int) -> CASSI:
-        """The camera for cubes of `bands` bands."""
-        axis, design = self.camera.get("axis", "width"), self.camera.get("design", "single")
-        offsets = self.camera.get("offsets_px")
-        if offsets is None:
-            step = float(self.camera.get("step_px", STEP))
-            return CASSI.from_step(bands, step, axis=axis, design=design)
-        if len(offsets) != bands:
-            raise ConfigError(
-                f"the split gives {len(offsets)} band offsets, but the scenes have {bands} bands."
-            )
-        return CASSI(tuple(offsets), axis=axis, design=design)
+    @property
+    def described_camera(self) -> CameraDescription:
+        """What the split says about the camera."""
+        offsets, step = self.camera.get("offsets_px"), self.camera.get("step_px")
+        return CameraDescription(
+            step=None if step is None or offsets is not None else float(step),
+            offsets=None if offsets is None else tuple(float(one) for one in offsets),
+            axis=self.camera.get("axis"),
+            design=self.camera.get("design"),
+        )
 
 
 def read_evaluation_split(
@@ -139,13 +136,13 @@ def _from_table(table: dict[str, Any], path: Path, folder: Path | None) -> Evalu
     _check_keys(table, "", path)
     _check_keys(table.get("scenes", {}), "scenes", path)
     _check_keys(table.get("camera", {}), "camera", path)
-    places = {}
-    for name, place in table.get("masks", {}).items():
-        _check_keys(place, "mask", path)
-        if "file" not in place:
+    regions = {}
+    for name, listed in table.get("masks", {}).items():
+        _check_keys(listed, "mask", path)
+        if "file" not in listed:
             raise ConfigError(f"{path}: masks.{name} has no file.")
-        rows, columns = (_pair(place.get(key), name, key, path) for key in ("rows", "columns"))
-        places[name] = datasets.MaskRegion(str(place["file"]), rows, columns)
+        rows, columns = (_pair(listed.get(key), name, key, path) for key in ("rows", "columns"))
+        regions[name] = datasets.MaskRegion(str(listed["file"]), rows, columns)
     protocols = {
         choose(name, PROTOCOLS, "protocol"): tuple(str(group) for group in groups)
         for name, groups in table.get("protocols", {}).items()
@@ -159,7 +156,7 @@ def _from_table(table: dict[str, Any], path: Path, folder: Path | None) -> Evalu
         path.parent,
         None if wavelengths is None else tuple(float(w) for w in wavelengths),
         tuple(str(name) for name in scenes),
-        places,
+        regions,
         protocols,
         table.get("camera", {}),
     )

@@ -4,42 +4,46 @@ A contender is named as
 
     srn-looks.m2m                     weights that come with the package
     srn-looks.m2m:adapt=60            the same, learning every scene first for 60 steps
-    srn-looks.m2m:ways=1              the same, asked one way round (`models.mirror_ensemble`)
+    srn-looks.m2m:align=true          the same, finding the pose of every mask first
+    srn-looks.m2m:mirror_ensemble=1   the same, without its mirror ensemble
     runs/mine/weights.safetensors     a weights file, or the run folder that holds one
     srn  or  srn:mask_posterior=gst   a network with fresh, seeded weights
-    gap-tv  or  gap-tv:iterations=30  a solver
+    gap-tv  or  gap-tv:iterations=30  a solver, or a registered method (`methods.registry`)
 
 with options after a colon, and with `LABEL=` before it to choose what tables call it. In Python a
-dictionary `{label: model}` takes the same names and any `model(measurement, mask, camera) → cube`.
+dictionary `{label: model}` takes the same names, networks, methods, and any
+`model(measurement, mask, camera) → cube`.
 """
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import pickle
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
 
 from prismask.checks import nearest
 from prismask.errors import ConfigError, DataMissingError
+from prismask.inference.methods.protocol import Capabilities, Method
+from prismask.inference.methods.registry import (
+    as_method,
+    capabilities_of,
+    create_method,
+    list_methods,
+)
+from prismask.inference.methods.solver import function_identity
+from prismask.inference.options import DEFAULTS, Options
 from prismask.models.catalogue import shipped
-from prismask.models.mirror_ensemble import ways_of
+from prismask.models.mirror_ensemble import KEY, ensemble_size
 from prismask.models.registry import create_model, list_models
 from prismask.models.weights import load_weights, read_record, tensors_hash
-from prismask.optics.camera import CASSI
 from prismask.solvers import create_solver, list_solvers
 
-Kind = Literal["weights", "untrained", "solver", "callable"]
-Method = Callable[[Tensor, Tensor, CASSI], Tensor]
-"""`(measurement (B, H, L), mask (1, 1|C, H, W), camera) → cube (B, C, H, W)`."""
+Kind = Literal["weights", "untrained", "solver", "method", "callable"]
 
 Models = str | Path | Sequence[str | Path] | Mapping[str, Any]
 
@@ -74,43 +78,28 @@ class Entry:
 
 @dataclass(frozen=True)
 class Contender:
-    """A method ready to be moved to a device."""
+    """A method that can be built on any device. It travels between processes."""
 
     label: str
     """What tables call it."""
     kind: Kind
     model: Any
-    """Network on the CPU, solver, or callable."""
+    """Network on the CPU, the name of a method, a method, or a function."""
     identity: str
     """What makes it the same contender in a later run: a hash or its options."""
     record: Mapping[str, Any]
     """The record of a weights file; empty otherwise."""
-    adapt: int = 0
-    """Steps in which a network learns each scene before it gives its cube."""
+    options: Options = DEFAULTS
+    """What it is to do with every snapshot: align, adapt …"""
+    capabilities: Capabilities = frozenset()
+    """What it can do (`methods.protocol.Capability`)."""
 
     def build(self, device: torch.device, half: bool = False) -> Method:
-        """The method on `device`, networks in half precision if so asked."""
-        from prismask.inference.methods.adaptation import Adapting
-        from prismask.models.fast import FastReconstructor, Precision
-        from prismask.models.network import Reconstructor
-
-        if isinstance(self.model, Reconstructor):
-            precision: Precision = "half" if half else "float32"
-            if self.adapt:
-                return Adapting(self.model, device, precision, self.adapt)
-            return FastReconstructor(self.model, device, precision)
-        if isinstance(self.model, nn.Module):
-            # A copy: the caller's network stays where it is.
-            return copy.deepcopy(self.model).to(device).eval()
-        method: Method = self.model
-        return method
-
-    @property
-    def is_network(self) -> bool:
-        """Whether half precision is a question at all."""
-        from prismask.models.network import Reconstructor
-
-        return isinstance(self.model, Reconstructor)
+        """The method on `device`, networks in half precision if `half`."""
+        if self.kind in ("solver", "method"):
+            return create_method(self.model, device, **dict(self.options.method_options))
+        options = replace(self.options, precision="half" if half else "float32")
+        return as_method(self.model, device, options, self.label)
 
     @property
     def training_masks(self) -> Mapping[str, Any] | None:
@@ -153,44 +142,61 @@ def read_entries(models: Models) -> list[Entry]:
     return entries
 
 
-def build_contender(entry: Entry, bands: int, seed: int) -> Contender:
-    """Load or make the contender; fresh networks get `bands` bands and seeded weights."""
-    adapt = 0
-    if entry.kind == "weights":
-        model: Any = load_weights(entry.what)
-        adapt = int(entry.options.get("adapt", 0))
-        model.record["ways"] = ways = ways_of({**model.record, **entry.options})
-        identity = str(entry.record["sha256"])
-        if ways > 1:
-            identity += f", asked {ways} ways"
-        if adapt:
-            identity += f", learning for {adapt} steps"
-    elif entry.kind == "untrained":
-        model = create_model(entry.what, bands=bands, seed=seed, **entry.options).eval()
-        identity = tensors_hash(model.state_dict())
-    elif entry.kind == "solver":
-        model = create_solver(entry.what, **entry.options)
-        identity = repr(model)
+def build_contender(entry: Entry, bands: int, seed: int, options: Options = DEFAULTS) -> Contender:
+    """Load or make the contender; fresh networks get `bands` bands and seeded weights.
+
+    options: what all contenders are to do with every snapshot; those that cannot adapt do not.
+    """
+    model, identity = _load(entry, bands, seed)
+    if entry.kind == "method":
+        able = create_method(model, torch.device("cpu"), **entry.options).capabilities
     else:
-        model, identity = entry.what, _identity_of(entry.what)
-    return Contender(entry.label, entry.kind, model, identity, entry.record, adapt)
+        able = capabilities_of(model)
+    if entry.kind == "weights":
+        chosen = {name: entry.options[name] for name in ("adapt", "align") if name in entry.options}
+        options = replace(options, **chosen)
+    if entry.kind in ("solver", "method"):
+        options = replace(options, method_options=tuple(entry.options.items()))
+    if "adapt" not in able:
+        options = replace(options, adapt=0)
+    identity += "".join(f", {text}" for text in _extras(model, options))
+    return Contender(entry.label, entry.kind, model, identity, entry.record, options, able)
+
+
+def _load(entry: Entry, bands: int, seed: int) -> tuple[Any, str]:
+    """The model of an entry, and what makes it the same one in a later run."""
+    if entry.kind == "weights":
+        network = load_weights(entry.what)
+        network.record[KEY] = ensemble_size({**network.record, **entry.options})
+        return network, str(entry.record["sha256"])
+    if entry.kind == "untrained":
+        fresh = create_model(entry.what, bands=bands, seed=seed, **entry.options).eval()
+        return fresh, tensors_hash(fresh.state_dict())
+    if entry.kind == "solver":
+        return entry.what, repr(create_solver(entry.what, **entry.options))
+    if entry.kind == "method":
+        given = ", ".join(f"{key}={value!r}" for key, value in entry.options.items())
+        return entry.what, f"{entry.what}({given})"
+    return entry.what, function_identity(entry.what)
+
+
+def _extras(model: Any, options: Options) -> list[str]:
+    """What a contender does besides a single pass, for its identity."""
+    found = []
+    size = ensemble_size(getattr(model, "record", {}))
+    if size > 1:
+        # In the words of the runs that are on disk, which go on only as the same contender.
+        found.append(f"asked {size} ways")
+    if options.adapt:
+        found.append(f"learning for {options.adapt} steps")
+    if options.align:
+        found.append("aligned")
+    return found
 
 
 def weights_of(identity: str) -> str:
-    """The hash of the weights alone in a network's identity, however it is asked."""
+    """The hash of the weights alone in a network's identity, however it is used."""
     return identity.partition(", ")[0]
-
-
-def _identity_of(model: Any) -> str:
-    """A name for something that can be called, and a hash of all it holds where there is one."""
-    name = str(getattr(model, "__qualname__", type(model).__name__))
-    if isinstance(model, nn.Module):
-        return f"{name}, {tensors_hash(model.state_dict())}"
-    try:
-        held = pickle.dumps(model)
-    except Exception:  # whatever a stranger's object raises: it cannot be compared
-        return name
-    return f"{name}, {hashlib.sha256(held).hexdigest()[:12]}"
 
 
 def _split_label(model: str | Path) -> tuple[str | None, Any]:
@@ -210,6 +216,8 @@ def _entry(model: Any, label: str | None) -> Entry:
     name, _, options_text = str(model).partition(":")
     if name in list_solvers():
         return Entry(label or str(model), "solver", name, _options(options_text, str(model)))
+    if name in list_methods():
+        return Entry(label or str(model), "method", name, _options(options_text, str(model)))
     if name in list_models():
         options = _options(options_text, str(model))
         return Entry(label or f"{model} (untrained)", "untrained", name, options)
@@ -222,7 +230,7 @@ def _entry(model: Any, label: str | None) -> Entry:
     elif path.is_dir():
         path = path / "weights.safetensors"
     if not path.is_file():
-        known = [*ours, *list_models(), *list_solvers()]
+        known = [*ours, *list_models(), *list_methods()]
         raise DataMissingError(
             f"{str(model)!r} is neither a weights file nor a name.{nearest(name, known)} "
             f"Names: {', '.join(known)}; a weights file ends in .safetensors."
@@ -234,13 +242,14 @@ def _entry(model: Any, label: str | None) -> Entry:
 
 
 def _check_trained(options: Mapping[str, Any], model: str) -> None:
-    steps = options.get("adapt", 0)
-    if set(options) - {"adapt", "ways"} or type(steps) is not int or steps < 0:
+    steps, align = options.get("adapt", 0), options.get("align", False)
+    known = not set(options) - {"adapt", "align", KEY}
+    if not known or type(steps) is not int or steps < 0 or type(align) is not bool:
         raise ConfigError(
             f"{model}: trained weights take the options adapt=STEPS, how long they learn a scene, "
-            "and ways=1 or 2, how often they are asked."
+            f"align=true, to find the pose of the mask first, and {KEY}=1 or 2."
         )
-    ways_of(options)
+    ensemble_size(options)
 
 
 def _options(text: str, model: str) -> dict[str, Any]:

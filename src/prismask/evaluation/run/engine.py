@@ -15,7 +15,7 @@ from prismask.errors import WorkerLostError
 from prismask.evaluation.run.cells import Cell, CellResult
 from prismask.evaluation.run.trials import Bench, Workload
 from prismask.parallel.stream import Outcome
-from prismask.parallel.workers import Crew, run_tasks
+from prismask.parallel.workers import Workers, run_tasks
 
 
 def run_cells(
@@ -29,13 +29,13 @@ def run_cells(
 ) -> Iterator[CellResult]:
     """Compute `cells` and yield each result as soon as it is there.
 
-    workers, threads, dask: see `parallel.workers.Crew`.
+    workers, threads, dask: see `parallel.workers.Workers`.
     share_gpus: on a machine with several GPUs, whether each worker takes the next one instead of
         all taking `device`.
     """
-    crew = Crew(workers, threads, dask)
+    doers = Workers(workers, threads, dask)
     # Scenes and weights are large: a cluster's workers get them once.
-    return _results(run_tasks(cells, Benches(work, device, share_gpus), crew, broadcast=True))
+    return _results(run_tasks(cells, Benches(work, device, share_gpus), doers, broadcast=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ A journal is a file of lines that only grows; one process writes it. A line reac
 before the next cell is counted as finished. Killed in the middle of a line, the torn end is cut
 off at the next opening and that cell is computed again; everything before it is not.
 
-Only the place of each line is held in memory.
+Only the offset of each line is held in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Journal:
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
-        self._places: dict[str, int] = {}
+        self._offsets: dict[str, int] = {}
         self._file: BinaryIO = io.BytesIO() if path is None else _opened(path)
         try:
             self._end = self._recover()
@@ -41,10 +41,10 @@ class Journal:
         self.close()
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._offsets)
 
     def __contains__(self, cell: Cell) -> bool:
-        return cell.key in self._places
+        return cell.key in self._offsets
 
     def append(self, result: CellResult) -> None:
         """Write one finished cell down, to the disk."""
@@ -61,12 +61,12 @@ class Journal:
                 f"{self.path} could not be written: {reason}. Finished cells are kept; go on "
                 "with --resume when there is room."
             ) from problem
-        self._places[result.cell.key] = self._end
+        self._offsets[result.cell.key] = self._end
         self._end += len(line)
 
     def read(self, cell: Cell) -> CellResult:
         """The result of a finished cell."""
-        self._file.seek(self._places[cell.key])
+        self._file.seek(self._offsets[cell.key])
         return CellResult.from_line(self._file.readline())
 
     def close(self) -> None:
@@ -75,9 +75,9 @@ class Journal:
             self._file.close()
 
     def _recover(self) -> int:
-        """Index all whole lines, cut off a torn end, and give the place after the last one."""
+        """Index all whole lines, cut off a torn end, and give the offset after the last one."""
         self._file.seek(0)
-        place = 0
+        offset = 0
         for number, line in enumerate(self._file, start=1):
             try:
                 result = CellResult.from_line(line) if line.endswith(b"\n") else None
@@ -91,11 +91,11 @@ class Journal:
             if result is None:
                 log.warning("%s: a torn last line was cut off; its cell is computed again.",
                             self.path)  # fmt: skip
-                self._file.truncate(place)
+                self._file.truncate(offset)
                 break
-            self._places[result.cell.key] = place
-            place += len(line)
-        return place
+            self._offsets[result.cell.key] = offset
+            offset += len(line)
+        return offset
 
 
 def _opened(path: Path) -> BinaryIO:

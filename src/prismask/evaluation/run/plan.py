@@ -95,7 +95,7 @@ class Plan:
             label: {
                 "kind": found.kind,
                 "identity": found.identity,
-                "network": found.is_network,
+                "network": "half" in found.capabilities,
                 "trained_on": trained_on(found),
                 "precision": "float16" if label in self.work.halves else "float32",
                 "record": {

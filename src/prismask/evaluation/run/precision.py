@@ -37,7 +37,7 @@ def choose_halves(
     choose(precision, PRECISIONS, "precision")
     if precision == "half" and device.type != "cuda":
         raise ConfigError(f"half precision is for GPUs; on {device} use auto or float32.")
-    networks = [label for label, found in work.contenders.items() if found.is_network]
+    networks = [label for label, found in work.contenders.items() if "half" in found.capabilities]
     if precision == "float32" or device.type != "cuda":
         return {}
     if precision == "half":

@@ -15,7 +15,7 @@ import torch
 from prismask.errors import ConfigError, DivergedError
 from prismask.evaluation.protocol.overlap import beyond_one_mask, judge_all
 from prismask.evaluation.protocol.scenarios import draw_groups, group_names
-from prismask.evaluation.protocol.scene_set import load_scene_set
+from prismask.evaluation.protocol.scene_set import check_camera_bands, load_scene_set
 from prismask.evaluation.protocol.settings import Settings, with_options
 from prismask.evaluation.protocol.splits import EvaluationSplit, read_evaluation_split
 from prismask.evaluation.run.contenders import Contender, Models, build_contender, read_entries
@@ -23,7 +23,6 @@ from prismask.evaluation.run.journal import Journal
 from prismask.evaluation.run.plan import NOTHING_WRONG, Plan
 from prismask.evaluation.run.precision import choose_halves
 from prismask.evaluation.run.runs import (
-    Progress,
     compute,
     earlier_record,
     open_run,
@@ -45,6 +44,8 @@ from prismask.evaluation.tables.summaries import Summary, plain_rows, summarise
 from prismask.models.devices import choose_device
 from prismask.optics.camera import CASSI
 from prismask.optics.masks import MaskRegion
+from prismask.optics.resolve import CameraDescription, resolve_camera
+from prismask.progress import Progress
 from prismask.scenes.atomic import write_beside
 from prismask.scenes.records import Cube, Mask
 
@@ -91,7 +92,7 @@ def evaluate(
     scenes: Sequence[str] | Mapping[str, Cube] | None = None,
     masks: Mapping[str, Mask | MaskRegion] | None = None,
     groups: Sequence[str] | None = None,
-    camera: CASSI | None = None,
+    camera: CASSI | CameraDescription | None = None,
     resume: bool = False,
     progress: Progress | None = None,
     settings: Settings | None = None,
@@ -106,7 +107,7 @@ def evaluate(
     scenes: names or files instead of the split's test scenes, or cubes by name.
     masks: masks by group name instead of the split's; crops are drawn from each.
     groups: which groups of the split; left out: those of the protocol.
-    camera: instead of the split's.
+    camera: instead of the split's, as a whole or in parts (`optics.resolve`).
     resume: go on with what `out` holds.
     progress: `progress(done, total, info)`, called after each cell.
     options: fields of `Settings`: protocol, trials, seed, metrics, device, workers …
@@ -129,7 +130,7 @@ def plan_evaluation(
     scenes: Sequence[str] | Mapping[str, Cube] | None = None,
     masks: Mapping[str, Mask | MaskRegion] | None = None,
     groups: Sequence[str] | None = None,
-    camera: CASSI | None = None,
+    camera: CASSI | CameraDescription | None = None,
     earlier: Mapping[str, Any] | None = None,
 ) -> Plan:
     """Load everything, check that it fits and that nothing was seen in training."""
@@ -137,13 +138,16 @@ def plan_evaluation(
     entries = read_entries(models)
     needs_folder = masks is None or not isinstance(scenes, Mapping)
     found = read_evaluation_split(data, split) if needs_folder else EvaluationSplit(None)
-    scene_set = load_scene_set(found, scenes, entries, settings.resample)
-    eye = camera or found.build_camera(scene_set.bands)
+    said = camera or found.described_camera
+    scene_set = load_scene_set(found, scenes, entries, settings.resample, described_bands(said))
+    eye = resolve_camera(said, bands=scene_set.bands).camera
+    check_camera_bands(eye, scene_set.bands)
     regions, remarks = _regions(found, masks, groups, settings)
     size = eye.mask_size(scene_set.size)
     drawn = draw_groups(regions, settings.protocol, settings.trials, size, settings.seed)
     contenders = {
-        entry.label: build_contender(entry, scene_set.bands, settings.seed) for entry in entries
+        entry.label: build_contender(entry, scene_set.bands, settings.seed, settings.options)
+        for entry in entries
     }
     check_travel(contenders, settings)
     verdicts, overlaps = judge_all(
@@ -156,8 +160,32 @@ def plan_evaluation(
     )  # fmt: skip
     work = replace(work, halves=halves_for(work, device, settings, earlier))
     conditions = dict.fromkeys(drawn, (NOTHING_WRONG,))
-    notes = (*remarks, *overlaps, *scene_set.remarks)
+    notes = (*remarks, *overlaps, *scene_set.remarks, *remarks_about(contenders, eye, settings))
     return Plan("evaluation", work, conditions, verdicts, settings, device, notes)
+
+
+def described_bands(camera: CASSI | CameraDescription) -> int | None:
+    """Bands that a camera says it has; None: as many as the scenes."""
+    if isinstance(camera, CameraDescription):
+        return camera.bands or (None if camera.offsets is None else len(camera.offsets))
+    return camera.bands
+
+
+def remarks_about(
+    contenders: Mapping[str, Contender], camera: CASSI, settings: Settings
+) -> list[str]:
+    """What readers of the tables should know about contenders behind this camera."""
+    found = []
+    for label, one in contenders.items():
+        if settings.adapt and "adapt" not in one.capabilities:
+            found.append(f"{label} has no network that could learn a scene: it does not adapt.")
+        bands = one.record.get("bands")
+        if bands is not None and int(bands) != camera.bands:
+            found.append(
+                f"{label} has {bands} bands and the camera {camera.bands}: as in `reconstruct`, it "
+                "sees a virtual camera over the same pixels, and its bands are interpolated back."
+            )
+    return found
 
 
 def run_plan(
@@ -203,7 +231,7 @@ def check_travel(contenders: Mapping[str, Contender], settings: Settings) -> Non
         return
     for label, contender in contenders.items():
         try:
-            pickle.dumps(contender.model)
+            pickle.dumps(contender)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
             raise ConfigError(
                 f"{label} cannot be sent to other processes ({error}). Define it at the top of a "
@@ -221,14 +249,13 @@ def cost_of_all(plan: Plan, earlier: Mapping[str, Any] | None) -> dict[str, dict
     mask = next(iter(plan.work.groups.values())).mask(0, plan.device)
     cube = torch.from_numpy(plan.work.scenes.values[:1]).to(plan.device)
     measurement = plan.work.camera.forward(cube, mask)
-    for label, contender in plan.work.contenders.items():
+    for label in plan.work.contenders:
         if label in before:
             costs[label] = before[label]
             continue
-        method = bench.method(label)
         # A method that does not stay finite has no speed worth knowing.
         with contextlib.suppress(DivergedError):
-            cost = measure_cost(contender, method, measurement, mask, plan.work.camera)
+            cost = measure_cost(bench.ready(label), measurement, mask, plan.work.camera)
             costs[label] = cost.to_record()
     return costs
 

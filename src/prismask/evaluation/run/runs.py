@@ -14,7 +14,7 @@ import datetime
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,13 @@ from prismask.evaluation.run.engine import run_cells
 from prismask.evaluation.run.journal import Journal
 from prismask.evaluation.run.plan import Plan
 from prismask.models.provenance import commit, device_name, versions
+from prismask.progress import Progress
 from prismask.scenes.atomic import write_beside
 
 log = logging.getLogger(__name__)
 
 RECORD, CELLS = "run.json", "cells.jsonl"
 FORMAT = "prismask-evaluation-1"
-Progress = Callable[[int, int, Mapping[str, Any]], None]
-"""`progress(done, total, info)`: cells, counted over the whole run, and the model of the last."""
 
 
 def read_record(folder: str | Path, name: str, wanted: str, what: str) -> dict[str, Any]:

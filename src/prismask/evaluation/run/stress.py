@@ -1,4 +1,4 @@
-"""What miscalibration costs: the light meets the true camera, the model is told the nominal one.
+"""What miscalibration costs: the light meets the true camera, the model is given the nominal one.
 
 Three parts, in one long-form table:
 
@@ -6,7 +6,7 @@ Three parts, in one long-form table:
 - the mismatch case published elsewhere (`conditions.MISMATCH`), with the ideal, the nominal and
   the true mask given;
 - the one real sample there is: two calibrations of one physical aperture, measured through one
-  and reconstructed with the other, both ways round.
+  and reconstructed with the other, in both directions.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ from prismask.evaluation.protocol.splits import SINGLE, EvaluationSplit, read_ev
 from prismask.evaluation.run.contenders import Models
 from prismask.evaluation.run.plan import NOTHING_WRONG, Condition, Plan
 from prismask.evaluation.run.runner import Evaluation, plan_evaluation, run_plan
-from prismask.evaluation.run.runs import Progress, earlier_record
+from prismask.evaluation.run.runs import earlier_record
 from prismask.optics.camera import CASSI
 from prismask.optics.mask_sets import KNOWN_ALIASES, MaskAlias, MaskEntry, MaskSet
 from prismask.optics.masks import MaskRegion
+from prismask.optics.resolve import CameraDescription
+from prismask.progress import Progress
 from prismask.scenes.records import Cube, Mask
 
 METRICS = ("psnr_paper", "ssim", "sam")
@@ -51,14 +53,14 @@ def stress(
     scenes: Sequence[str] | Mapping[str, Cube] | None = None,
     masks: Mapping[str, Mask | MaskRegion] | None = None,
     groups: Sequence[str] | None = None,
-    camera: CASSI | None = None,
+    camera: CASSI | CameraDescription | None = None,
     faults: Sequence[str] | None = None,
     sizes: Mapping[str, Sequence[float]] | None = None,
     resume: bool = False,
     progress: Progress | None = None,
     **options: Any,
 ) -> Evaluation:
-    """Score models on cameras that are not quite what they are told.
+    """Score models on cameras that differ a little from their description.
 
     groups: mask groups that faults are put into; left out: those that share no pixel with the
         split's single mask, which is the other hardware of the built-in split.
@@ -134,12 +136,12 @@ def find_recalibration(
     aliases: Sequence[MaskAlias] = KNOWN_ALIASES,
 ) -> tuple[MaskRegion, MaskRegion] | None:
     """The single mask, and the same place of the larger mask that shows the same aperture."""
-    if SINGLE not in split.places:
+    if SINGLE not in split.regions:
         return None
     single = split.region(SINGLE)
     if single.size != size:
         return None
-    for name in split.places:
+    for name in split.regions:
         larger = split.region(name)
         for alias in aliases:
             if alias.source in (single.source_hash, single.name) and alias.of in (

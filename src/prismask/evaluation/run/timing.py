@@ -1,4 +1,4 @@
-"""What a method costs: seconds a sample, memory, parameters, multiply-adds."""
+"""What a method costs: seconds per sample, memory, parameters, multiply-adds."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prismask.evaluation.run.contenders import Contender, Method
-from prismask.evaluation.run.trials import timed_call
+from prismask.evaluation.run.trials import Ready, timed_call
 from prismask.optics.camera import CASSI
 
 REPEATS = 10
@@ -41,21 +40,16 @@ class Cost:
         return asdict(self)
 
 
-def measure_cost(
-    contender: Contender,
-    method: Method,
-    measurement: Tensor,
-    mask: Tensor,
-    camera: CASSI,
-) -> Cost:
-    """Time `method` on one `measurement (1, H, L)`, and count what can be counted."""
+def measure_cost(ready: Ready, measurement: Tensor, mask: Tensor, camera: CASSI) -> Cost:
+    """Time a contender on one `measurement (1, H, L)`, and count what can be counted."""
     device = measurement.device
-    _, first = timed_call(method, measurement, mask, camera)
+    _, first = timed_call(ready, measurement, mask, camera)
     before = _start_watching(device)
     taken: list[float] = []
     while len(taken) < REPEATS and (not taken or sum(taken) + first < PATIENCE):
-        taken.append(timed_call(method, measurement, mask, camera)[1])
-    parameters, multiply_adds = count_work(contender, measurement, camera)
+        taken.append(timed_call(ready, measurement, mask, camera)[1])
+    scene = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
+    parameters, multiply_adds = ready.method.work(camera, scene)
     return Cost(
         statistics.median(taken),
         len(taken),
@@ -63,21 +57,6 @@ def measure_cost(
         parameters,
         multiply_adds,
     )
-
-
-def count_work(
-    contender: Contender, measurement: Tensor, camera: CASSI
-) -> tuple[int | None, int | None]:
-    """Parameters and multiply-adds, where the contender is a network."""
-    from prismask.models.complexity import count_multiply_adds, count_parameters
-
-    if contender.is_network:
-        scene = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
-        operations = count_multiply_adds(contender.model, camera, scene)
-        return count_parameters(contender.model), operations
-    if isinstance(contender.model, torch.nn.Module):
-        return count_parameters(contender.model), None
-    return None, None
 
 
 def _start_watching(device: torch.device) -> int | None:

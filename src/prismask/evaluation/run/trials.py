@@ -11,22 +11,28 @@ import contextlib
 import hashlib
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from prismask.checks import size_text
-from prismask.errors import DeviceError, DivergedError, ShapeError
+from prismask.errors import DeviceError, DivergedError
 from prismask.evaluation.metrics import score
 from prismask.evaluation.protocol.conditions import Situation, arrange, photograph
 from prismask.evaluation.protocol.scenarios import Group
 from prismask.evaluation.protocol.scene_set import SceneSet
 from prismask.evaluation.run.cells import Cell, CellResult
-from prismask.evaluation.run.contenders import Contender, Method
+from prismask.evaluation.run.contenders import Contender
+from prismask.inference.delivery import deliver_batch
+from prismask.inference.methods.protocol import Method, as_aligner, check_cubes
+from prismask.inference.methods.selection import Choice
+from prismask.inference.options import Options
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seed_of
+
+Reconstruct = Callable[[Tensor, Tensor, CASSI], Tensor]
+"""`(measurement (B, H, L), mask (1, 1|C, H, W), camera) → cube (B, C, H, W)`."""
 
 BATCH = 10
 """Scenes that go through a model at once: the ten of the field's test set."""
@@ -49,6 +55,30 @@ class Workload:
     """Contenders that run in half precision."""
 
 
+class Ready:
+    """A contender on its device; called like a model, it gives the cubes that people get."""
+
+    def __init__(self, contender: Contender, device: torch.device, half: bool = False) -> None:
+        self.method: Method = contender.build(device, half)
+        self.options = contender.options
+        self._default: Choice | None = None
+        if self.options.align and "align" not in self.method.capabilities:
+            # As in `reconstruct`, the network that ships for the camera aligns for a solver.
+            self._default = Choice(Options(align=True, precision="float32"), device)
+
+    @property
+    def is_single_pass(self) -> bool:
+        """Whether its cube is what the method says of the snapshot and the mask as they are."""
+        return not (self.options.adapt or self.options.align)
+
+    def __call__(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+        """`measurement (B, H, L)`, `mask (1, 1|C, H, W)` → cubes `(B, C, H, W)`."""
+        aligner = as_aligner(self.method)
+        if self._default is not None:
+            aligner = self._default.aligner(camera)
+        return deliver_batch(self.method, aligner, measurement, mask, camera, self.options)
+
+
 class Bench:
     """Scenes and models of a workload on one device."""
 
@@ -56,7 +86,7 @@ class Bench:
         self.work = work
         self.device = device
         self._cubes = torch.from_numpy(work.scenes.values).to(device)
-        self._methods: dict[str, Method] = {}
+        self._ready: dict[str, Ready] = {}
         self._warm: set[str] = set()
 
     def run(self, cell: Cell) -> CellResult:
@@ -88,12 +118,12 @@ class Bench:
             failed,
         )
 
-    def method(self, label: str) -> Method:
+    def ready(self, label: str) -> Ready:
         """The contender on this device, built when first needed."""
-        if label not in self._methods:
+        if label not in self._ready:
             half = label in self.work.halves
-            self._methods[label] = self.work.contenders[label].build(self.device, half)
-        return self._methods[label]
+            self._ready[label] = Ready(self.work.contenders[label], self.device, half)
+        return self._ready[label]
 
     def _photograph(
         self, cell: Cell, situation: Situation, cubes: Tensor, names: tuple[str, ...]
@@ -107,7 +137,7 @@ class Bench:
         self, cell: Cell, measurement: Tensor, mask: Tensor, names: tuple[str, ...]
     ) -> tuple[Tensor, float, dict[str, str]]:
         """Cubes `(B, C, H, W)` with NaN where there is none, seconds, and reasons by scene."""
-        method = self.method(cell.model)
+        method = self.ready(cell.model)
         camera = self.work.camera
         try:
             if self.device.type == "cuda" and cell.model not in self._warm:
@@ -121,13 +151,13 @@ class Bench:
                 f"{cell.model} on {len(names)} scenes at once does not fit into the memory of "
                 f"{self.device}. Use a smaller --batch."
             ) from error
-        check_estimate(estimate, measurement, mask, camera, cell.model)
+        check_cubes(estimate, measurement, camera, cell.model)
         finite = torch.isfinite(estimate).flatten(1).all(1).tolist()
         bad = [name for name, good in zip(names, finite, strict=True) if not good]
         return estimate, seconds, dict.fromkeys(bad, "the cube holds NaN or infinite values")
 
     def _one_by_one(
-        self, method: Method, measurement: Tensor, mask: Tensor, names: tuple[str, ...]
+        self, method: Reconstruct, measurement: Tensor, mask: Tensor, names: tuple[str, ...]
     ) -> tuple[Tensor, float, dict[str, str]]:
         """A solver stopped at one scene of the batch: find out which, keep the others."""
         estimates, total, reasons = [], 0.0, {}
@@ -146,26 +176,26 @@ class Bench:
         """Values by metric and scene; NaN where the cube is not finite."""
         good = torch.isfinite(estimate).flatten(1).all(1)
         found = {name: [math.nan] * len(truth) for name in self.work.metrics}
-        places = good.nonzero()[:, 0].tolist()
-        if not places:
+        indices = good.nonzero()[:, 0].tolist()
+        if not indices:
             return found
-        whole = len(places) == len(truth)
+        whole = len(indices) == len(truth)
         with exact_convolutions():
             scores = score(
                 estimate if whole else estimate[good],
                 truth if whole else truth[good],
                 self.work.metrics,
             )
-        # One transfer for all metrics: a GPU that is asked number by number waits each time.
+        # One transfer for all metrics: a GPU waits for each number that is read by itself.
         listed = torch.stack([scores[name].double() for name in self.work.metrics]).tolist()
         for name, column in zip(self.work.metrics, listed, strict=True):
-            for place, value in zip(places, column, strict=True):
-                found[name][place] = value
+            for index, value in zip(indices, column, strict=True):
+                found[name][index] = value
         return found
 
 
 def timed_call(
-    method: Method, measurement: Tensor, mask: Tensor, camera: CASSI
+    method: Reconstruct, measurement: Tensor, mask: Tensor, camera: CASSI
 ) -> tuple[Tensor, float]:
     """The cubes, and the seconds they took with the device's queue drained before and after."""
     synchronise(measurement.device)
@@ -174,19 +204,6 @@ def timed_call(
         estimate = method(measurement, mask, camera)
     synchronise(measurement.device)
     return estimate, time.perf_counter() - started
-
-
-def check_estimate(
-    estimate: object, measurement: Tensor, mask: Tensor, camera: CASSI, label: str
-) -> None:
-    """Raise unless a model gave cubes of the right size."""
-    scene = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
-    wanted = (measurement.shape[0], camera.bands, *scene)
-    if not isinstance(estimate, Tensor) or tuple(estimate.shape) != wanted:
-        came = size_text(estimate.shape) if isinstance(estimate, Tensor) else type(estimate)
-        raise ShapeError(
-            f"{label} gave {came}; a model returns cubes (B, C, H, W), here {size_text(wanted)}."
-        )
 
 
 def synchronise(device: torch.device) -> None:

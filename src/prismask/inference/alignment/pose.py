@@ -1,9 +1,14 @@
-"""A mask and a spectrum that are not as calibrated: twelve numbers and what they do."""
+"""The pose of a mask: how mask and spectrum differ from their calibration, and what that does.
+
+`KnownPose` is one that an earlier alignment found: a camera that stays as it is needs only one.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,25 +17,31 @@ from scipy.ndimage import convolve1d, map_coordinates
 from scipy.special import ive
 from torch import Tensor
 
-from prismask.inference.camera_match.bands import band_places
+from prismask.errors import ConfigError
+from prismask.inference.camera_match.bands import band_positions
 from prismask.optics.camera import CASSI
 from prismask.optics.resample import pixel_grid, read_further
+from prismask.scenes.records import Mask
 
-POSITION, BANDS, BLUR, TONES = slice(0, 6), slice(6, 8), 8, slice(9, 12)
-"""Which of the numbers say where the mask lies, where bands land, how much less sharp it is, and
-how its values are bent."""
-NUMBERS = 12
-SHARPEST, SOFTEST = -1.0, 9.0
-"""Blur beyond which nothing is told apart any more, in px²."""
+POSITION = ("down", "right", "down_by_column", "down_by_row", "right_by_column", "right_by_row")
+"""Fields of a pose that say where the mask lies."""
+DISPERSION = ("spread", "bend")
+"""Where bands land."""
+BLUR = "blur"
+"""How much less sharp the mask is."""
+TONES = ("middle", "contrast", "haze")
+"""How its values are bent."""
+LEAST_BLUR, MOST_BLUR = -1.0, 9.0
+"""Blur beyond which nothing can be told apart any more, in px²."""
 DIFFERENCE = 0.02
 """Step over which derivatives are taken."""
 
 
 @dataclass(frozen=True)
-class Place:
+class MaskPose:
     """Where each pixel q of a mask is read, what its value counts, and where bands land.
 
-    It is read at q + shift + M (q − centre); M is told by what it does at the frame's edges, in
+    It is read at q + shift + M (q − centre); M is given by what it does at the frame's edges, in
     pixels there. The picture by which a mask was calibrated had a dark level, an exposure and a
     curve of its own, so that a value m lets through
 
@@ -49,47 +60,74 @@ class Place:
     taken back afterwards (`straightened`).
     """
 
-    numbers: tuple[float, ...] = (0.0,) * NUMBERS
-    """Down, right; down by column, down by row; right by column, right by row; spread, bend; blur;
-    middle, contrast, haze.
+    down: float = 0.0
+    """Shift of the rows at which the mask is read, in px."""
+    right: float = 0.0
+    """Shift of the columns."""
+    down_by_column: float = 0.0
+    """By how much more rows are shifted at the right edge than in the middle."""
+    down_by_row: float = 0.0
+    """And at the lower edge."""
+    right_by_column: float = 0.0
+    """By how much more columns are shifted at the right edge than in the middle."""
+    right_by_row: float = 0.0
+    """And at the lower edge."""
+    spread: float = 0.0
+    """By how much further the last band lands, and the first one nearer, in px."""
+    bend: float = 0.0
+    """By how much further both ends of the spectrum land than its middle, in px, times 3/2."""
+    blur: float = 0.0
+    """Variance in px²; below 0 the mask is sharper than calibrated."""
+    middle: float = 0.0
+    """How much more light half-open cells let through."""
+    contrast: float = 0.0
+    """How much steeper transmission rises between closed and open cells."""
+    haze: float = 0.0
+    """Light that closed cells let through."""
 
-    Those left out at the end are 0."""
+    @classmethod
+    def from_numbers(cls, numbers: Sequence[float]) -> MaskPose:
+        """From the numbers in the order of the fields; those left out at the end are 0."""
+        return cls(*(float(number) for number in numbers))
 
-    def __post_init__(self) -> None:
-        missing = NUMBERS - len(self.numbers)
-        object.__setattr__(self, "numbers", (*self.numbers, *[0.0] * missing))
+    @property
+    def numbers(self) -> tuple[float, ...]:
+        """All fields in their order."""
+        return astuple(self)
+
+    def some(self, names: Sequence[str]) -> tuple[float, ...]:
+        """The fields `names`."""
+        return tuple(getattr(self, name) for name in names)
 
     def read(self, mask: Tensor, camera: CASSI) -> Tensor:
         """`mask (1, 1|C, H, W)` as the light met it, one plane or one for each band."""
         moved = self.moved(mask)
-        return self.by_band(moved, camera).clamp(0, 1) if any(self.numbers[BANDS]) else moved
+        return self.by_band(moved, camera).clamp(0, 1) if any(self.some(DISPERSION)) else moved
 
     def moved(self, mask: Tensor) -> Tensor:
-        """`mask (1, 1|C, H, W)` at its place, bent and blurred; its edge continues outside."""
+        """`mask (1, 1|C, H, W)` in this pose, one for all bands; its edge continues outside."""
         return self._blurred(self._toned(self._shifted(mask)))
 
     def _shifted(self, mask: Tensor) -> Tensor:
-        if not any(self.numbers[POSITION]):
+        if not any(self.some(POSITION)):
             return mask
         rows, columns, u, v = _coordinates(mask)
-        down, right, down_u, down_v, right_u, right_v = self.numbers[POSITION]
-        at_rows = rows + down + down_u * u + down_v * v
-        at_columns = columns + right + right_u * u + right_v * v
+        at_rows = rows + self.down + self.down_by_column * u + self.down_by_row * v
+        at_columns = columns + self.right + self.right_by_column * u + self.right_by_row * v
         # Splines: a linear mixture of neighbours would be a blurred mask between pixels.
-        places = torch.stack([at_rows, at_columns]).numpy()
+        positions = torch.stack([at_rows, at_columns]).numpy()
         planes = mask.double().cpu().numpy()[0]
-        read = np.stack([map_coordinates(plane, places, mode="nearest") for plane in planes])
+        read = np.stack([map_coordinates(plane, positions, mode="nearest") for plane in planes])
         return torch.from_numpy(read)[None].clamp(0, 1).to(mask)
 
     def _toned(self, mask: Tensor) -> Tensor:
-        if not any(self.numbers[TONES]):
+        if not any(self.some(TONES)):
             return mask
-        middle, contrast, haze = self.numbers[TONES]
-        bent = 2 * middle + 16 * contrast * (mask - 0.5)
-        return (mask + (1 - mask) * (bent * mask + haze)).clamp(0, 1)
+        bent = 2 * self.middle + 16 * self.contrast * (mask - 0.5)
+        return (mask + (1 - mask) * (bent * mask + self.haze)).clamp(0, 1)
 
     def _blurred(self, mask: Tensor) -> Tensor:
-        variance = min(max(self.numbers[BLUR], SHARPEST), SOFTEST)
+        variance = min(max(self.blur, LEAST_BLUR), MOST_BLUR)
         if not variance:
             return mask
         values, kernel = mask.double().cpu().numpy(), _blur_kernel(variance)
@@ -98,80 +136,78 @@ class Place:
         return torch.from_numpy(values).clamp(0, 1).to(mask)
 
     def by_band(self, mask: Tensor, camera: CASSI) -> Tensor:
-        """A mask that is in its place, or a strip of it, as every band meets it."""
-        if not any(self.numbers[BANDS]):
+        """A mask that `moved` gave, or a strip of it, as every band meets it."""
+        if not any(self.some(DISPERSION)):
             return mask
         return _along(mask, camera, [-shift for shift in self.shifts(camera)])
 
     def straightened(self, cube: Tensor, camera: CASSI) -> Tensor:
         """The scene `(1, C, H, W)` behind a cube that was made with these masks."""
-        if not any(self.numbers[BANDS]) or camera.design == "dual":
+        if not any(self.some(DISPERSION)) or camera.design == "dual":
             return cube  # a second disperser puts the bands back by itself
         return _along(cube, camera, self.shifts(camera))
 
     def shown(self, scene: Tensor, camera: CASSI) -> Tensor:
-        """What the calibrated camera would have to look at to see `scene (1, C, H, W)` as here."""
-        back = Place((*[0.0] * BANDS.start, *(-number for number in self.numbers[BANDS])))
+        """The scene that gives the calibrated camera the snapshot of `scene (1, C, H, W)` here."""
+        back = MaskPose(spread=-self.spread, bend=-self.bend)
         return back.straightened(scene, camera)
 
     def shifts(self, camera: CASSI) -> list[float]:
         """δ of every band in pixels."""
-        spread, bend = self.numbers[BANDS]
-        return [spread * t + bend * (t * t - 1 / 3) for t in _from_the_middle(camera).tolist()]
-
-    def stepped(self, step: Tensor) -> Place:
-        """This place and a step `(12,)` further."""
-        return Place(tuple(a + b for a, b in zip(self.numbers, step.tolist(), strict=True)))
+        along = (2 * band_positions(camera) - 1).tolist()
+        return [self.spread * t + self.bend * (t * t - 1 / 3) for t in along]
 
     def derivatives(self, mask: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """`moved`, its derivative by each number of the position, and by blur and tones."""
+        """`moved`, its derivative by each field of the position, and by blur and tones."""
         shifted = self._shifted(mask)
         here = self._blurred(self._toned(shifted))
-        down, right = ((self._next(k).moved(mask) - here) / DIFFERENCE for k in (0, 1))
+        down, right = (
+            (self._next(name).moved(mask) - here) / DIFFERENCE for name in ("down", "right")
+        )
         _, _, u, v = (each.to(mask) for each in _coordinates(mask))
         values = []
-        for number in range(BLUR, NUMBERS):
-            further = self._next(number)
+        for name in (BLUR, *TONES):
+            further = self._next(name)
             values.append((further._blurred(further._toned(shifted)) - here) / DIFFERENCE)
         return here, [down, right, down * u, down * v, right * u, right * v], values
 
     def band_derivatives(self, mask: Tensor, camera: CASSI) -> list[Tensor]:
         """∂ by_band / ∂ spread and ∂ bend, each `(1, C, H, W)`."""
         here = self.by_band(mask, camera)
-        return [(self._next(k).by_band(mask, camera) - here) / DIFFERENCE for k in (6, 7)]
+        further = (self._next(name).by_band(mask, camera) for name in DISPERSION)
+        return [(there - here) / DIFFERENCE for there in further]
 
-    def _next(self, number: int) -> Place:
-        """A little further in one of the numbers."""
-        return self.stepped(DIFFERENCE * torch.eye(NUMBERS, dtype=torch.float64)[number])
+    def _next(self, name: str) -> MaskPose:
+        """A little further in one of the fields."""
+        return replace(self, **{name: getattr(self, name) + DIFFERENCE})
 
     def text(self, size: tuple[int, int], camera: CASSI) -> str:
         """In the words of optics, for a mask of `(H, W)`."""
-        down, right, down_u, down_v, right_u, right_v = self.numbers[POSITION]
         height, width = size[0] / 2, size[1] / 2
-        turn = math.degrees((down_u / width - right_v / height) / 2)
-        skew = math.degrees((down_u / width + right_v / height) / 2)
-        spread, bend = self.numbers[BANDS]
+        down_turn, right_turn = self.down_by_column / width, self.right_by_row / height
+        turn = math.degrees((down_turn - right_turn) / 2)
+        skew = math.degrees((down_turn + right_turn) / 2)
         over = max(camera.offsets)
         # Told along the axis: to the left, bands that land further right lie closer together.
-        wider = 2 * spread if camera.offsets[-1] >= camera.offsets[0] else -2 * spread
+        rightwards = camera.offsets[-1] >= camera.offsets[0]
+        wider = 2 * self.spread if rightwards else -2 * self.spread
         return (
-            f"{right:+.2f} px to the right and {down:+.2f} px down, turned by {turn:+.3f}°, "
-            f"stretched by {100 * right_u / width:+.2f} % across its columns and "
-            f"{100 * down_v / height:+.2f} % across its rows, skewed by {skew:+.3f}°, and the "
-            f"spectrum is spread over {over + wider:.2f} px instead of {over:g}, bent by "
-            f"{bend:+.2f} px{self._blur_text()}{self._tones_text()}"
+            f"{self.right:+.2f} px to the right and {self.down:+.2f} px down, turned by "
+            f"{turn:+.3f}°, stretched by {100 * self.right_by_column / width:+.2f} % across its "
+            f"columns and {100 * self.down_by_row / height:+.2f} % across its rows, skewed by "
+            f"{skew:+.3f}°, and the spectrum is spread over {over + wider:.2f} px instead of "
+            f"{over:g}, bent by {self.bend:+.2f} px{self._blur_text()}{self._tones_text()}"
         )
 
     def _blur_text(self) -> str:
         """As a standard deviation, which is what people know blur by."""
-        variance = self.numbers[BLUR]
-        if not variance:
+        if not self.blur:
             return ""
-        word = "blurred" if variance > 0 else "sharpened"
-        return f"; it is {word} by {math.sqrt(abs(variance)):.2f} px (standard deviation)"
+        word = "blurred" if self.blur > 0 else "sharpened"
+        return f"; it is {word} by {math.sqrt(abs(self.blur)):.2f} px (standard deviation)"
 
     def _tones_text(self) -> str:
-        if not any(self.numbers[TONES]):
+        if not any(self.some(TONES)):
             return ""
         shares = self._toned(torch.tensor([0.0, 0.25, 0.5, 0.75], dtype=torch.float64))
         first, second, third, last = (f"{100 * share:.0f}" for share in shares.tolist())
@@ -179,6 +215,46 @@ class Place:
             "; cells calibrated as closed, a quarter, half and three quarters open let "
             f"{first}, {second}, {third} and {last} % of the light through"
         )
+
+
+FIELDS = tuple(field.name for field in fields(MaskPose))
+"""Names of a pose's numbers, in their order."""
+
+
+@dataclass(frozen=True)
+class KnownPose:
+    """The pose of one mask."""
+
+    pose: MaskPose
+    mask_hash: str = ""
+    """Of the mask it was found for; empty: not known."""
+
+    @classmethod
+    def from_attrs(cls, attrs: Mapping[str, Any], name: str) -> KnownPose:
+        """What a cube says about its mask; `name` is the cube's, for errors."""
+        # Cubes of the first versions called it a place.
+        noted = attrs.get("mask_pose", attrs.get("mask_place"))
+        if noted is None:
+            raise ConfigError(
+                f"{name} does not note the pose of its mask: it was reconstructed without --align."
+            )
+        try:
+            numbers = tuple(float(number) for number in np.atleast_1d(np.asarray(noted, float)))
+        except (TypeError, ValueError):
+            numbers = ()
+        if len(numbers) == len(FIELDS) - 1:
+            raise ConfigError(f"{name} was aligned before blur was searched for: align it again.")
+        if not 0 < len(numbers) <= len(FIELDS) or not all(map(math.isfinite, numbers)):
+            raise ConfigError(f"mask_pose of {name} is {noted!r}, not the pose of a mask.")
+        return cls(MaskPose.from_numbers(numbers), str(attrs.get("mask_hash", "")))
+
+    def check(self, mask: Mask) -> None:
+        """A pose is given in pixels at the edges of its mask, so for another it means nothing."""
+        if self.mask_hash and self.mask_hash != mask.hash:
+            raise ConfigError(
+                f"the pose was found for the mask {self.mask_hash}, this one is {mask.hash}: "
+                "give the mask that it was found for, or let --align search again."
+            )
 
 
 def _blur_kernel(variance: float) -> NDArray[np.float64]:
@@ -194,12 +270,7 @@ def _blur_kernel(variance: float) -> NDArray[np.float64]:
 
 
 _REACH = 14
-"""Pixels to each side, enough for `SOFTEST`."""
-
-
-def _from_the_middle(camera: CASSI) -> NDArray[np.float64]:
-    """t of every band: −1 for the first, 1 for the last, 0 for the only one."""
-    return 2 * band_places(camera) - 1
+"""Pixels to each side, enough for `MOST_BLUR`."""
 
 
 def _along(values: Tensor, camera: CASSI, further: list[float]) -> Tensor:

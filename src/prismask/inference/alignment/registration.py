@@ -1,4 +1,4 @@
-"""Does the mask belong to the snapshot, and does it lie the right way round?
+"""Does the mask belong to the snapshot, and is it in the right orientation?
 
 A snapshot carries its mask as a fine pattern, once for each band, side by side along the
 dispersion. The cross-correlation of the snapshot's local contrast with the mask's is therefore a
@@ -12,7 +12,7 @@ meet again. In the spectrum such a grid is a few high peaks among the broad hill
 and so are long straight edges of a scene: both spectra are cut off a little above their median
 before they are multiplied, which hardly touches the code.
 
-Along the dispersion a small shift looks almost like a shift of the spectrum, so only what fits
+Along the dispersion a small shift is almost like a shift of the spectrum, so only what fits
 clearly better is reported.
 """
 
@@ -44,7 +44,7 @@ MARGIN = 3
 LONGER = 6
 """The same for the length of the code, smoothing included."""
 LARGEST = 1024
-"""Rows and columns of the middle that are looked at; more would only take time."""
+"""Rows and columns of the middle that are used; more would only take time."""
 
 ORIENTATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "as given": lambda m: m,

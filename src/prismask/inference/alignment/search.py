@@ -1,4 +1,21 @@
-"""The way down to a mask's place: what a snapshot leaves unexplained, and its slope."""
+"""The pose of a mask: twelve numbers fitted to the snapshot itself, without a truth.
+
+A mask and a prism are calibrated once; then temperature and a touched table move the mask's image,
+or spread the spectrum, by fractions of a pixel, the focus changes, and the picture that it was
+calibrated by had an exposure and a curve of its own. That is enough to spoil a cube. Networks draw
+plausible cubes even with a wrong mask, but such a cube does not explain the snapshot: r = y − A x̂
+is small only where the mask is right. Trying nine shifts finds the neighbourhood; from there a
+quasi-Newton search (BFGS) lowers log ‖r‖. Its gradient,
+
+    ∂ log ‖r‖ / ∂p = ⟨∂ log ‖r‖ / ∂m, ∂m / ∂p⟩        for each of the twelve numbers p,
+
+goes through the network backwards once, down to the mask m in its pose, and there meets what each
+number does to the mask. Gauss–Newton steps would stop halfway: a network shrinks the residual of
+any mask, so JᵀJ overestimates the curvature of ‖r‖ by far.
+
+Most steps use two bright strips of the frame; the last ones, with the curvature known from there,
+use more of it.
+"""
 
 from __future__ import annotations
 
@@ -15,45 +32,139 @@ from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
-from prismask.inference.alignment.pose import BLUR, NUMBERS, Place
-from prismask.inference.engine.frame import Engine, Progress
+from prismask.inference.alignment.pose import BLUR, DISPERSION, FIELDS, POSITION, TONES, MaskPose
+from prismask.inference.engine.frame import Engine
 from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI
+from prismask.progress import Progress
 
-FIRST = 0.7
-"""Pixels between the shifts of the first look."""
+GRID_STEP = 0.7
+"""Pixels between the shifts that are tried first."""
 PIECES = 4
-"""Strips along the dispersion that are looked at in a large frame, and most pixels of each: going
+"""Strips along the dispersion that are used of a large frame, and most pixels of each: going
 backwards through a network takes a hundred times the memory of its cube."""
 PIXELS = 48 << 10
 FEW = 48
 """Lines of each of the two strips that the search begins with, where the frame has many more."""
 
+MOST_GRADIENTS, LAST_GRADIENTS = 24, 8
+"""Most gradients of a search, and of its end with more of the frame."""
+STOP_BELOW, STOP_BELOW_WITH_TONES = 0.005, 0.002
+"""Share by which two steps together have to lower the residual for a third to be worth its time;
+the curve of the mask's values comes in many small ones."""
+LEAST_GAIN = 0.03
+"""Share by which all has to lower it for the mask to be moved at all."""
+LEAST_BLUR_GAIN = 0.02
+"""Share by which a blur has to lower it further. On validation scenes with masks as sharp as
+calibrated one did so in one of 24 searches, by a variance of 0.07 px²."""
+LEAST_TONE_GAIN = 0.04
+"""Share by which a curve of the mask's values has to lower it further. Below that it may be the
+scene: on validation scenes with right values it does so by up to 0.025, at a cost in brightness;
+with another calibration of the aperture by 0.024 to 0.17."""
+RUNS = 11 + 4 * 3 * (MOST_GRADIENTS + LAST_GRADIENTS)
+"""Most runs of the network, a gradient counted as four: for position, blur and tones."""
+
 Array = NDArray[np.float64]
 
-_COMMON: Array = np.eye(NUMBERS)
-"""What a valley looks like before one knows it."""
-_COMMON[BLUR, BLUR] = 0.3
+_FIRST_CURVATURE: Array = np.eye(len(FIELDS))
+"""The inverse Hessian that a search starts with."""
+_FIRST_CURVATURE[FIELDS.index(BLUR), FIELDS.index(BLUR)] = 0.3
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """The pose in which a mask was found."""
+
+    pose: MaskPose
+    before: float
+    """‖y − A x̂‖ / ‖y‖ with the mask as it was given."""
+    after: float
+    """With the mask in this pose."""
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether the snapshot says clearly that the mask lies elsewhere."""
+        return self.after < (1 - LEAST_GAIN) * self.before
+
+    @property
+    def found(self) -> MaskPose:
+        """The pose to use: as calibrated unless the snapshot clearly says otherwise."""
+        return self.pose if self.is_worth_it else MaskPose()
+
+    def text(self, size: tuple[int, int], camera: CASSI) -> str:
+        """What was found, in words; `size` is that of the mask."""
+        if not self.is_worth_it:
+            return "the mask lies where it was calibrated, as far as one can tell."
+        return (
+            f"the mask is read {self.pose.text(size, camera)}: so a network's cube leaves "
+            f"{100 * self.after:.2g} % of the snapshot unexplained instead of "
+            f"{100 * self.before:.2g} %."
+        )
+
+
+def align_mask(
+    engine: Engine,
+    signal: Tensor,
+    mask: Tensor,
+    camera: CASSI,
+    noise_std: float | None = None,
+    progress: Progress | None = None,
+) -> Alignment:
+    """Find the pose of `mask (1, 1|C, H, W)` behind `signal (H, L)`, both in the network's units.
+
+    progress: called after each run of the network with how many were made, of how many at most.
+    """
+    size = (mask.shape[-2], mask.shape[-1])
+    count = RunCounter(progress, RUNS)
+
+    def search(pieces: list[slice]) -> Search:
+        return Search(engine, signal, mask, camera, noise_std, pieces, count)
+
+    pieces = pieces_of(size, camera)
+    part = whole = search(pieces)
+    if sum(piece.stop - piece.start for piece in pieces) >= 6 * FEW:
+        part = search(bright_pieces(signal, camera))
+
+    def descend(start: Lowest, free: Sequence[str], enough: float, least: float) -> Lowest:
+        """From `start`, or `start` itself where that lowers what is left by less than `least`.
+
+        With part of the frame first: what gains too little there is not tried on the whole.
+        """
+        gain = -math.log(1 - least)
+        near = part.descend(start, free, enough, MOST_GRADIENTS)
+        if near.gain < gain:
+            return start
+        found = near if part is whole else whole.descend(near, free, enough, LAST_GRADIENTS)
+        return found if found.level < start.level - gain else start
+
+    pose = (*POSITION, *DISPERSION)
+    before = whole.residual(MaskPose())
+    found = descend(Lowest(part.best_shift()), pose, STOP_BELOW, 0.0)
+    # One after the other: with so many numbers at once a small frame would be explained too well.
+    found = descend(found, [*pose, BLUR], STOP_BELOW, LEAST_BLUR_GAIN)
+    blur = (BLUR,) if found.pose.blur else ()
+    found = descend(found, [*pose, *blur, *TONES], STOP_BELOW_WITH_TONES, LEAST_TONE_GAIN)
+    return Alignment(found.pose, before, whole.residual(found.pose))
 
 
 @dataclass(frozen=True)
 class Lowest:
-    """The lowest place that a search has come to."""
+    """The pose of least residual that a search has come to."""
 
-    place: Place
+    pose: MaskPose
     level: float = math.inf
     """log (‖r‖ / ‖y‖) there, in single precision."""
     gain: float = 0.0
     """By how much that is lower than where the search began."""
     curvature: Array | None = None
-    """What is known of the valley, `(12, 12)`: the inverse of its second derivatives."""
+    """The inverse of the second derivatives, `(12, 12)`, as far as it is known."""
 
 
 class _Enough(Exception):
-    """A search has asked for as many slopes as it may."""
+    """A search has computed as many gradients as it may."""
 
 
-class Told:
+class RunCounter:
     """Counts runs of the network, for those who wait."""
 
     def __init__(self, progress: Progress | None = None, most: int = 0) -> None:
@@ -63,11 +174,11 @@ class Told:
         """So many more."""
         self.runs += runs
         if self.progress is not None:
-            self.progress(self.runs, self.most, {"stage": "looking for the mask's place"})
+            self.progress(self.runs, self.most, {"stage": "searching for the mask's pose"})
 
 
 class Search:
-    """Residuals and slopes of one snapshot, in some pieces of it."""
+    """Residuals and gradients of one snapshot, in some pieces of it."""
 
     def __init__(
         self,
@@ -77,9 +188,9 @@ class Search:
         camera: CASSI,
         noise_std: float | None,
         pieces: list[slice],
-        told: Told,
+        count: RunCounter,
     ) -> None:
-        self.engine, self.camera, self.mask, self.told = engine, camera, mask, told
+        self.engine, self.camera, self.mask, self.count = engine, camera, mask, count
         self.pieces = pieces
         self.seen = [cut(signal, piece, camera)[None].to(engine.device) for piece in self.pieces]
         self.energy = sum(float(seen.double().square().sum()) for seen in self.seen) or 1.0
@@ -87,48 +198,48 @@ class Search:
 
     @cached_property
     def exact(self) -> Reconstructor:
-        """The network for slopes, which in half precision are too rough to go by near the place."""
+        """The network for gradients, which in half precision are too rough near the minimum."""
         return copy.deepcopy(self.engine.model).to(self.engine.device).eval().requires_grad_(False)
 
-    def left(self, place: Place) -> float:
-        """‖r‖ / ‖y‖ with the mask at `place`."""
-        energy, moved = 0.0, place.moved(self.mask)
+    def residual(self, pose: MaskPose) -> float:
+        """‖r‖ / ‖y‖ with the mask in `pose`."""
+        energy, moved = 0.0, pose.moved(self.mask)
         for seen, piece in zip(self.seen, self.pieces, strict=True):
-            code = place.by_band(self._strip(moved, piece), self.camera).clamp(0, 1)
+            code = pose.by_band(self._strip(moved, piece), self.camera).clamp(0, 1)
             cube = self.engine.network.once(seen, code, self.camera, self.noise)
             energy += float((seen - self.camera.forward(cube, code)).double().square().sum())
-        self.told(1)
+        self.count(1)
         return math.sqrt(energy / self.energy)
 
-    def first_look(self) -> Place:
+    def best_shift(self) -> MaskPose:
         """The best of nine shifts."""
         # Not moving comes first: along a side of one pixel all shifts are the same.
-        steps = (0.0, -FIRST, FIRST)
-        found = {Place((down, right)): 0.0 for down in steps for right in steps}
-        for place in found:
-            found[place] = self.left(place)
-        return min(found, key=lambda place: found[place])
+        steps = (0.0, -GRID_STEP, GRID_STEP)
+        found = {MaskPose(down, right): 0.0 for down in steps for right in steps}
+        for pose in found:
+            found[pose] = self.residual(pose)
+        return min(found, key=lambda pose: found[pose])
 
-    def descend(self, start: Lowest, free: Sequence[int], enough: float, most: int) -> Lowest:
-        """The lowest place that is reached from `start` by changing the numbers in `free`.
+    def descend(self, start: Lowest, free: Sequence[str], enough: float, most: int) -> Lowest:
+        """The pose of least residual that is reached from `start` by changing the fields `free`.
 
         enough: share by which two steps together have to lower the residual for a third.
-        most: slopes, each about four times the work of a look.
+        most: gradients, each about four times the work of a residual.
         """
-        chosen = list(free)
-        visited: dict[Place, float] = {}
+        chosen = [FIELDS.index(name) for name in free]
+        visited: dict[MaskPose, float] = {}
         course: list[float] = []
 
-        def slope(values: Array) -> tuple[float, Array]:
+        def level_and_gradient(values: Array) -> tuple[float, Array]:
             if len(visited) == most:
                 raise _Enough
-            numbers = np.array(start.place.numbers)
+            numbers = np.array(start.pose.numbers)
             numbers[chosen] = values
-            place = Place(tuple(numbers.tolist()))
-            level, by_number = self.slope(place)
+            pose = MaskPose.from_numbers(numbers.tolist())
+            level, by_number = self.gradient(pose)
             if start.curvature is not None and not visited:
-                course.append(level)  # where the valley is known the first step counts
-            visited[place] = level
+                course.append(level)  # where the curvature is known the first step counts
+            visited[pose] = level
             return level, by_number[chosen]
 
         def stop_in_time(intermediate_result: OptimizeResult) -> None:
@@ -136,32 +247,32 @@ class Search:
             if len(course) > 2 and course[-3] - course[-1] < enough:
                 raise StopIteration
 
-        curvature = _COMMON.copy() if start.curvature is None else start.curvature.copy()
+        curvature = _FIRST_CURVATURE.copy() if start.curvature is None else start.curvature.copy()
         known = curvature[np.ix_(chosen, chosen)]
         with contextlib.suppress(_Enough):
             ended = minimize(
-                slope, np.array(start.place.numbers)[chosen], jac=True, method="BFGS",
+                level_and_gradient, np.array(start.pose.numbers)[chosen], jac=True, method="BFGS",
                 callback=stop_in_time,
                 options={"maxiter": most, "hess_inv0": (known + known.T) / 2},
             )  # fmt: skip
             curvature[np.ix_(chosen, chosen)] = np.asarray(ended.hess_inv)
-        place = min(visited, key=lambda one: visited[one])
-        gain = next(iter(visited.values())) - visited[place]
-        return Lowest(place, visited[place], gain, curvature)
+        pose = min(visited, key=lambda one: visited[one])
+        gain = next(iter(visited.values())) - visited[pose]
+        return Lowest(pose, visited[pose], gain, curvature)
 
-    def slope(self, place: Place) -> tuple[float, Array]:
-        """log (‖r‖ / ‖y‖) and its derivative by each of the numbers."""
-        energy, by_number = 0.0, np.zeros(NUMBERS)
-        moved, by_position, by_value = place.derivatives(self.mask)
+    def gradient(self, pose: MaskPose) -> tuple[float, Array]:
+        """log (‖r‖ / ‖y‖) and its derivative by each field of the pose."""
+        energy, by_number = 0.0, np.zeros(len(FIELDS))
+        moved, by_position, by_value = pose.derivatives(self.mask)
         for seen, piece in zip(self.seen, self.pieces, strict=True):
             strip = self._strip(moved, piece)
             positions, values = (
-                [place.by_band(self._strip(change, piece), self.camera) for change in changes]
+                [pose.by_band(self._strip(change, piece), self.camera) for change in changes]
                 for changes in (by_position, by_value)
             )
-            changes = [*positions, *place.band_derivatives(strip, self.camera), *values]
-            # One mask for each band, so that each has a slope; the network sees the same.
-            planes = place.by_band(strip, self.camera).expand(-1, self.camera.bands, -1, -1)
+            changes = [*positions, *pose.band_derivatives(strip, self.camera), *values]
+            # One mask for each band, so that each has a gradient; the network sees the same.
+            planes = pose.by_band(strip, self.camera).expand(-1, self.camera.bands, -1, -1)
             here = planes.clone().requires_grad_(True)
             with torch.enable_grad():
                 code = here.clamp(0, 1)
@@ -171,7 +282,7 @@ class Search:
             (by_mask,) = torch.autograd.grad(left, here)
             energy += float(left.detach())
             by_number += [float((by_mask * change).sum()) for change in changes]
-        self.told(4)
+        self.count(4)
         value = math.log(max(energy, 1e-24) / self.energy) / 2
         return value, by_number / (2 * max(energy, 1e-24))
 
@@ -180,7 +291,7 @@ class Search:
 
 
 def pieces_of(size: tuple[int, int], camera: CASSI) -> list[slice]:
-    """Where to look, across the dispersion: everywhere, or in some strips."""
+    """Which lines are used, across the dispersion: all, or some strips."""
     length, width = size if camera.axis == "width" else size[::-1]
     lines = max(1, PIXELS // width)
     if length <= lines:
@@ -199,7 +310,7 @@ def bright_pieces(signal: Tensor, camera: CASSI) -> list[slice]:
 
 
 def brightest(signal: Tensor, camera: CASSI, lines: int, within: slice = slice(None)) -> slice:
-    """So many lines along the dispersion with most light: where there is light is a code."""
+    """The `lines` lines along the dispersion with most light: without light there is no code."""
     by_line = signal.double().square().sum(1 if camera.axis == "width" else 0)[within]
     lines = min(lines, len(by_line))
     first = (within.start or 0) + int(by_line.unfold(0, lines, 1).sum(1).argmax())

@@ -1,8 +1,8 @@
 """A network built for the bands of one camera behind another.
 
-A network knows a spectrum as C′ places along the dispersion. Any other camera is shown to it as a
-*virtual camera* with C′ bands over the same pixels, which lie on the way from the camera's first
-band to its last as they did in training: at equal steps, for most. A camera has another number of
+A network knows a spectrum as C′ positions along the dispersion. Any other camera is shown to it as
+a *virtual camera* with C′ bands over the same pixels, which lie between the camera's first
+band and its last as they did in training: at equal steps, for most. A camera has another number of
 bands, or a prism that spreads blue further than red; either way a scene with a smooth spectrum
 gives the same snapshot through both, except that the light of C terms is now spread over C′. The
 snapshot is multiplied by C′ / C before the network sees it, which keeps the cube in the camera's
@@ -12,12 +12,12 @@ the snapshot again.
 
 What this cannot do is teach the network another dispersion. Where its bands would lie further apart
 than in training, frames are read with larger pixels (`stretch`). Where they lie closer, windows
-that were 2 px apart overlap more: small differences cost little; `strangeness` says how large they
-are, and beyond `LIMIT` a solver is the better choice. So it is for a camera with few bands far
-apart, whose steps in the snapshot no smooth spectrum makes.
+that were 2 px apart overlap more: small differences cost little; `dispersion_mismatch` says how
+large they are, and beyond `LARGEST_MISMATCH` a solver is the better choice. So it is for a camera
+with few bands far apart, whose steps in the snapshot no smooth spectrum makes.
 
 A network that learned behind many dispersions (`models.trained.Variation`) is shown the one among
-them that is nearest, and only what lies beyond them is strange to it.
+them that is nearest, and only what lies beyond them counts as a mismatch.
 """
 
 from __future__ import annotations
@@ -30,28 +30,29 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from prismask.inference.findings import Finding
 from prismask.models.trained import ONE_CAMERA, Variation, trained_camera, trained_variation
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.varied_prism import bent
 from prismask.scenes.resample import resampling_weights
 
-LIMIT = 1.6
-"""Ratio of pixels a band, to training, beyond which a network is not taken by default."""
-NOTICEABLE = 1.2
-"""Ratio from which the result is accompanied by a remark."""
-WIDER = 1.04
-"""Ratio of the virtual camera's pixels a band, to training, from which frames are stretched."""
-COARSEST = 0.4
+LARGEST_MISMATCH = 1.6
+"""Ratio of pixels per band, to training, beyond which a network is not taken by default."""
+MISMATCH_WARNING = 1.2
+"""Ratio from which the result is accompanied by a warning."""
+STRETCH_FROM = 1.04
+"""Ratio of the virtual camera's pixels per band, to training, from which frames are stretched."""
+LEAST_STRETCH = 0.4
 """Least factor by which they are; beyond it too much detail is lost."""
-UNEVEN = 0.02
+SAME_SPACING = 0.02
 """Share of the extent by which bands may lie beside those of the training and still be shown."""
-ANOTHER = 0.1
-"""Pixels beside its place in training by which a band may land in the training's camera.
+SAME_CAMERA_PX = 0.1
+"""Pixels by which a band may land beside its position in training in the training's camera.
 
 Few, because a network that learned whole offsets feels parts of a pixel: at 1.998, 1.996, 1.99 and
-1.98 px a band instead of 2, which is 0.05, 0.11, 0.27 and 0.54 px at the last of 28 bands, the 90 %
-interval of srn-looks.m2m held 89.2, 88.0, 84.3 and 81.3 % of the true values, and 90.1 % behind its
-own camera (`results/cameras.py`). A dispersion that `--align` finds to be off is another
+1.98 px per band instead of 2, which is 0.05, 0.11, 0.27 and 0.54 px at the last of 28 bands, the
+90 % interval of srn-looks.m2m held 89.2, 88.0, 84.3 and 81.3 % of the true values, and 90.1 %
+behind its own camera (`results/cameras.py`). A dispersion that `--align` finds to be off is another
 matter: it moves the mask, and the camera stays what it was."""
 
 
@@ -77,9 +78,9 @@ class BandAdapter:
         variation: Variation = ONE_CAMERA,
     ) -> BandAdapter:
         """The adapter from `camera` to a network built for `bands` bands, `trained` behind one."""
-        here = band_places(camera)
-        there = _nearest_bend(here, _trained_places(bands, trained), variation.bend)
-        if bands == camera.bands and float(np.abs(here - there).max()) <= UNEVEN:
+        here = band_positions(camera)
+        there = _nearest_bend(here, _trained_positions(bands, trained), variation.bend)
+        if bands == camera.bands and float(np.abs(here - there).max()) <= SAME_SPACING:
             return cls(camera, camera, trained, variation)
         offsets = np.interp(there, here, camera.offsets)
         shown = replace(camera, offsets=tuple(offsets.tolist()))
@@ -103,7 +104,7 @@ class BandAdapter:
 
     @property
     def trained_step(self) -> float | None:
-        """Pixels a band in the network's training, where its record says so."""
+        """Pixels per band in the network's training, where its record says so."""
         return None if self.trained is None else _step(self.trained)
 
     @property
@@ -115,17 +116,17 @@ class BandAdapter:
     def stretch(self) -> float:
         """The factor on frames along the dispersion that brings wide steps back to the training's.
 
-        See `inference.camera_match.stretching`; 1 where bands lie as close, or closer.
+        See `inference.camera_match.frames`; 1 where bands lie as close, or closer.
         """
         spread = self._spread(self.shown)
         if spread is None:
             return 1.0
-        wider = spread > WIDER * max(1.0, self.variation.nearest_spread(spread))
-        return max(1 / spread, COARSEST) if wider else 1.0
+        wider = spread > STRETCH_FROM * max(1.0, self.variation.nearest_spread(spread))
+        return max(1 / spread, LEAST_STRETCH) if wider else 1.0
 
     @property
-    def strangeness(self) -> float:
-        """Pixels a band that it sees over the nearest of the training, or the inverse, or `apart`.
+    def dispersion_mismatch(self) -> float:
+        """Pixels per band that it sees over the nearest in training, or the inverse, or `apart`.
 
         At least 1, and for a network that knows more cameras never more than for one of them.
         """
@@ -151,7 +152,7 @@ class BandAdapter:
         return min(read, own / shown) if read > self.variation.nearest_spread(read) else 1.0
 
     def _spread(self, camera: CASSI) -> float | None:
-        """Pixels a band of a camera over those of the training, where that is known."""
+        """Pixels per band of a camera over those of the training, where that is known."""
         if not self.trained_step or self.shown.bands < 2:
             return None
         return abs(_step(camera) / self.trained_step)
@@ -164,10 +165,10 @@ class BandAdapter:
     @property
     def is_within_reach(self) -> bool:
         """Whether the network may be taken by default."""
-        return not self.is_of_other_design and self.strangeness <= LIMIT
+        return not self.is_of_other_design and self.dispersion_mismatch <= LARGEST_MISMATCH
 
     @property
-    def is_another(self) -> bool:
+    def is_other_camera(self) -> bool:
         """Whether the camera is not the training's, so that other errors are to be expected.
 
         One that lies along the height or to the left is the training's, turned.
@@ -177,7 +178,7 @@ class BandAdapter:
         if self.trained is None or self.camera.bands < 2:
             return False
         here, there = _landings(self.camera), _landings(self.trained)
-        return float(np.abs(here - there).max()) > ANOTHER
+        return float(np.abs(here - there).max()) > SAME_CAMERA_PX
 
     def mask(self, mask: Tensor) -> Tensor:
         """A mask `(B|1, 1|C, H, W)` for the shown camera; one plane for all bands stays as is."""
@@ -187,40 +188,39 @@ class BandAdapter:
         weights = _weights(self.camera, self.shown)
         return torch.einsum("kc,bchw->bkhw", torch.from_numpy(weights).to(mask), mask)
 
-    def back(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Bands of the network `(C′, H, W)` → bands of the camera `(C, H, W)`."""
+    def back(self, values: Tensor) -> Tensor:
+        """Bands of the network `(…, C′, H, W)` → bands of the camera `(…, C, H, W)`."""
         if not self.is_needed:
             return values
         weights = _weights(self.shown, self.camera) / _room(self.shown)
         weights = _room(self.camera)[:, None] * weights
-        flat = weights.astype(np.float32) @ values.reshape(self.shown.bands, -1)
-        return np.asarray(flat.reshape(self.camera.bands, *values.shape[1:]), dtype=np.float32)
+        return torch.einsum("ck,...khw->...chw", torch.from_numpy(weights).to(values), values)
 
 
-def band_places(camera: CASSI) -> NDArray[np.float64]:
-    """Where each band lands on the way from the first (0) to the last (1); a single one halfway.
+def band_positions(camera: CASSI) -> NDArray[np.float64]:
+    """Where each band lands between the first (0) and the last (1); a single one halfway.
 
     Bands that do not land one after the other are counted instead.
     """
     offsets = np.asarray(camera.offsets)
     if camera.bands < 2:
         return np.array([0.5])
-    way = offsets[-1] - offsets[0]
-    if not (np.diff(offsets) * way > 0).all():
+    extent = offsets[-1] - offsets[0]
+    if not (np.diff(offsets) * extent > 0).all():
         return np.linspace(0.0, 1.0, camera.bands)
-    return np.asarray((offsets - offsets[0]) / way)
+    return np.asarray((offsets - offsets[0]) / extent)
 
 
-def _trained_places(bands: int, trained: CASSI | None) -> NDArray[np.float64]:
+def _trained_positions(bands: int, trained: CASSI | None) -> NDArray[np.float64]:
     if trained is None or trained.bands != bands:
         return np.linspace(0.0, 1.0, bands) if bands > 1 else np.array([0.5])
-    return band_places(trained)
+    return band_positions(trained)
 
 
 def _nearest_bend(
     here: NDArray[np.float64], there: NDArray[np.float64], most: float
 ) -> NDArray[np.float64]:
-    """The places `there` of the training, bent as it knows to be nearest to a camera's, `here`."""
+    """The positions `there` of the training, bent as it knows, nearest to a camera's, `here`."""
     if most == 0 or len(there) < 3:
         return there
     counted = np.linspace(0, 1, len(here)), np.linspace(0, 1, len(there))
@@ -232,12 +232,12 @@ def _nearest_bend(
 
 
 def _landings(camera: CASSI) -> NDArray[np.float64]:
-    """Pixels from the first band to each, whichever way round they lie."""
-    return band_places(camera) * abs(camera.offsets[-1] - camera.offsets[0])
+    """Pixels from the first band to each, whichever direction they run in."""
+    return band_positions(camera) * abs(camera.offsets[-1] - camera.offsets[0])
 
 
 def _step(camera: CASSI) -> float:
-    """Pixels a band, on average."""
+    """Pixels per band, on average."""
     return (camera.offsets[-1] - camera.offsets[0]) / max(1, camera.bands - 1)
 
 
@@ -245,8 +245,62 @@ def _room(camera: CASSI) -> NDArray[np.float64]:
     """Pixels that each band has to itself, relative to their mean."""
     if camera.bands < 2:
         return np.ones(1)
-    return np.asarray(np.gradient(band_places(camera)) * (camera.bands - 1))
+    return np.asarray(np.gradient(band_positions(camera)) * (camera.bands - 1))
 
 
 def _weights(source: CASSI, target: CASSI) -> NDArray[np.float64]:
-    return resampling_weights(band_places(source), band_places(target), extrapolate="hold")
+    return resampling_weights(band_positions(source), band_positions(target), extrapolate="hold")
+
+
+# --- findings ------------------------------------------------------------------------------------
+
+
+def gain_findings(gain: float) -> list[Finding]:
+    """A remark where the snapshot is made brighter or darker for the network."""
+    if gain == 1.0:
+        return []
+    text = (
+        f"the snapshot is multiplied by {gain:.3g} for the network, which was trained on scenes of "
+        "that brightness; the cube is divided by it again."
+    )
+    return [Finding("note", text)]
+
+
+def _steps(adapter: BandAdapter) -> str:
+    """The pixels per band that a network knows: "2", "1.2 to 2.2", or "2 and 2.4 to 3"."""
+    step, (low, high) = abs(adapter.trained_step or 0), adapter.variation.spread
+    known = " to ".join(f"{step * factor:.3g}" for factor in sorted({low, high}))
+    return known if low <= 1 <= high else f"{step:.3g} and {known}"
+
+
+def band_findings(adapter: BandAdapter) -> list[Finding]:
+    """Remarks where the network sees another camera than the one that took the snapshot."""
+    found = []
+    if adapter.is_needed:
+        differs = (
+            f"the network has {adapter.shown.bands} bands and the camera {adapter.camera.bands}"
+            if adapter.shown.bands != adapter.camera.bands
+            else "the camera's bands are not spread as they were in the network's training"
+        )
+        text = (
+            f"{differs}: the network sees a virtual camera over the same pixels, and its bands "
+            "are interpolated back."
+        )
+        found.append(Finding("note", text))
+    if adapter.stretch < 1:
+        text = (
+            f"the network reads the frame with pixels {1 / adapter.stretch:.2f} times as long "
+            "along the dispersion, so that bands lie as close as it has learned: finer detail is "
+            "lost along it."
+        )
+        found.append(Finding("note", text))
+    if adapter.dispersion_mismatch > MISMATCH_WARNING:
+        off = f"this camera is {adapter.dispersion_mismatch:.2g} times off that"
+        if adapter.dispersion_mismatch == adapter.apart:
+            off = f"bands of this camera lie {adapter.apart:.2g} times further apart"
+        text = (
+            f"the network was trained at {_steps(adapter)} px per band, and {off}: expect a worse "
+            "cube than published, and compare with --method gap-tv."
+        )
+        found.append(Finding("warning", text))
+    return found

@@ -1,36 +1,36 @@
 """The network at work on one frame: strips, tiles, samples, half precision where it does no harm.
 
 Everything here is in the network's units: a snapshot whose scale it knows, a camera with its
-bands. `single` does the translation on both sides.
+bands. `camera_match.frames` translates on both sides.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from prismask.inference.engine.drawn_masks import draw_masks, mean_mask
 from prismask.inference.engine.passes import Passes, half_error
-from prismask.inference.engine.tiling import Tiling, tiles_by_strip
+from prismask.inference.engine.tiling import Tile, Tiling, spans, tiles_by_strip
 from prismask.inference.intervals.model import SPREADS
 from prismask.models.fast import FastReconstructor, Precision
 from prismask.models.network import Reconstructor
+from prismask.models.posterior import MaskPosterior, perturb, prior_noise
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.noise import estimate_noise
-
-Progress = Callable[[int, int, Mapping[str, Any]], None]
+from prismask.progress import Progress
 
 SAMPLE_BYTES = 256 << 20
 """Most memory for the samples of one tile; more samples make smaller tiles."""
+WHOLE_MASK_PIXELS = 1 << 20
+"""Largest mask whose graph is laid over all of it at once; larger ones are tiled."""
+MASK_TILING = Tiling(tile=512, halo=8, blend=8)
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class FrameEstimate:
     """What the network says about a frame; all `(C, H, W)` float32 on the CPU."""
 
     values: Tensor
@@ -101,13 +101,13 @@ class Engine:
         levels: tuple[float, float] | None = None,
         noise_std: float | None = None,
         progress: Progress | None = None,
-    ) -> Estimate:
+    ) -> FrameEstimate:
         """`measurement (H, L)`, `mask (1, 1|C, H, W)` → the cube and its spread.
 
         samples: masks drawn from the posterior; 0 is one pass with its mean mask.
         levels: quantiles over the samples to keep, such as (0.05, 0.95).
         noise_std: noise of the measurement, against which half precision is judged, and which
-            some networks want to know; None: they are told an estimate.
+            some networks take as an input; None: they are given an estimate.
         """
         measurement = measurement[None].to(self.device)
         mask = as_mask_batch(mask).to(self.device)
@@ -115,16 +115,16 @@ class Engine:
             masks = draw_masks(self._fast.model.posterior, mask, samples, seed)
         else:
             masks = mean_mask(self._fast.model.posterior, mask)
-        told = self._told_noise(measurement, mask, camera, noise_std)
-        network = self._network(measurement, masks[:1].to(self.device), camera, noise_std, told)
-        passes = Passes(network, camera, sampled=samples > 0, levels=levels, noise=told)
+        noise = self._noise(measurement, mask, camera, noise_std)
+        network = self._network(measurement, masks[:1].to(self.device), camera, noise_std, noise)
+        passes = Passes(network, camera, sampled=samples > 0, levels=levels, noise=noise)
         size = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
         # A GPU puts the frame together itself and sends it over once.
         home = self.device if self.device.type == "cuda" else "cpu"
         frames = [torch.zeros(camera.bands, *size, device=home) for _ in passes.outputs]
         tiling = self._tiling_for(samples if levels else 0, size, camera)
         whole = not self.model.can_tile_backbone
-        strips = list(tiles_by_strip(size, camera, tiling, whole, network.ways))
+        strips = list(tiles_by_strip(size, camera, tiling, whole, network.ensemble > 1))
         total, done = sum(len(tiles) for tiles in strips), 0
         for tiles in strips:
             piece = passes.strip(measurement, masks, tiles[0])
@@ -135,7 +135,32 @@ class Engine:
                 if progress is not None:
                     progress(done, total, {})
         named = {name: frame.cpu() for name, frame in zip(passes.outputs, frames, strict=True)}
-        return Estimate(**named, precision=str(network.dtype).removeprefix("torch."))
+        return FrameEstimate(**named, precision=str(network.dtype).removeprefix("torch."))
+
+    @torch.inference_mode()
+    def cubes(self, measurement: Tensor, mask: Tensor, camera: CASSI, noise_std: Tensor) -> Tensor:
+        """Snapshots `(B, H, L)` through one mask, a single pass each → `(B, C, H, W)` float32.
+
+        The same numbers as `run`, on the device; all at once where frames need no tiles.
+        noise_std: of each snapshot, `(B,)`.
+        """
+        measurement, mask = measurement.to(self.device), as_mask_batch(mask).to(self.device)
+        size = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
+        chooses = self.precision == "auto" and self._fast.dtype != torch.float32
+        if chooses or max(size) > self.tiling.tile:
+            made = [
+                self.run(shot, mask, camera, noise_std=float(noise)).values
+                for shot, noise in zip(measurement, noise_std, strict=True)
+            ]
+            return torch.stack(made).to(self.device)
+        code = mean_mask(self._fast.model.posterior, mask)
+        noise = noise_std.to(self.device) if self.wants_noise else None
+        return self._fast.reconstruct(measurement, code, camera, noise)
+
+    @property
+    def wants_noise(self) -> bool:
+        """Whether the network wants to know the noise of a snapshot."""
+        return "noise" in self.model.inputs
 
     def _tiling_for(self, kept: int, size: tuple[int, int], camera: CASSI) -> Tiling:
         """Tiles so small that `kept` samples of one fit into memory."""
@@ -148,10 +173,10 @@ class Engine:
         tile = min(self.tiling.tile, max(least, side - 2 * self.tiling.halo))
         return replace(self.tiling, tile=tile)
 
-    def _told_noise(
+    def _noise(
         self, measurement: Tensor, mask: Tensor, camera: CASSI, noise_std: float | None
     ) -> Tensor | None:
-        if "noise" not in self.model.inputs:
+        if not self.wants_noise:
             return None
         if noise_std is not None:
             return measurement.new_tensor([noise_std])
@@ -163,17 +188,51 @@ class Engine:
         mask: Tensor,
         camera: CASSI,
         noise_std: float | None,
-        told: Tensor | None,
+        noise: Tensor | None,
     ) -> FastReconstructor:
         """The half-precision network, unless what it changes would show above the noise."""
         if self.precision != "auto" or self._fast.dtype == torch.float32 or noise_std is None:
             return self._fast
         if self._exact is None:
             self._exact = FastReconstructor(self.model, self.device, "float32")
-        error = half_error(self._fast, self._exact, measurement, mask, camera, told)
+        error = half_error(self._fast, self._exact, measurement, mask, camera, noise)
         return self._fast if error <= noise_std else self._exact
 
 
 def default_tiling(device: torch.device) -> Tiling:
     """Tiles that keep a CPU's memory small and a GPU busy."""
     return Tiling(tile=1024) if device.type == "cuda" else Tiling()
+
+
+# --- masks drawn from a posterior, and its mean, for frames of any size -------------------------
+
+
+def draw_masks(posterior: MaskPosterior, mask: Tensor, count: int, seed: int) -> Tensor:
+    """`count` masks m′ around `mask (1, 1|C, H, W)`, on the CPU; the same on every device."""
+    generator = torch.Generator().manual_seed(seed)
+    std = mask_std(posterior, mask).cpu()
+    config = posterior.config
+    shape = (count, *mask.shape[1:])
+    noise = prior_noise(shape, config.prior_mean, config.prior_std, generator, std)
+    return perturb(mask.cpu(), std, noise)
+
+
+def mean_mask(posterior: MaskPosterior, mask: Tensor) -> Tensor:
+    """The mask of a deterministic pass, clamp(m + μ·g)."""
+    mean = posterior.config.prior_mean
+    if not posterior.is_random or mean == 0:
+        return mask
+    return perturb(mask, mask_std(posterior, mask), torch.full_like(mask, mean))
+
+
+def mask_std(posterior: MaskPosterior, mask: Tensor) -> Tensor:
+    """g_φ(m), with the graph over pieces of a mask too large for one."""
+    height, width = mask.shape[-2:]
+    if height * width <= WHOLE_MASK_PIXELS:
+        return posterior.std(mask)
+    out = torch.zeros_like(mask, device="cpu")
+    for row in spans(height, MASK_TILING):
+        for column in spans(width, MASK_TILING):
+            piece = mask[..., row.first : row.last, column.first : column.last]
+            Tile(row, column).add(posterior.std(piece), out)
+    return out.to(mask.device)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from prismask.inference.engine.tiling import Span, Tile, cut, strip
-from prismask.inference.engine.uncertainty import RunningMoments, quantiles
 from prismask.models.fast import FastReconstructor
 from prismask.models.inputs import network_input
-from prismask.models.mirror_ensemble import combined, run_ways
+from prismask.models.mirror_ensemble import combined, run_ensemble
 from prismask.optics.camera import CASSI
 
 PROBE = 96
@@ -48,10 +48,10 @@ class Passes:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Results of a tile, by the names that `engine.Estimate` gives them."""
+        """Results of a tile, by the names that `FrameEstimate` gives them."""
         spread = ("std",) if self.sampled else ()
         ends = () if self.levels is None else ("lower", "upper")
-        apart = ("disagreement",) if self.network.ways > 1 else ()
+        apart = ("disagreement",) if self.network.ensemble > 1 else ()
         return ("values", *spread, *ends, *apart)
 
     def strip(self, measurement: Tensor, masks: Tensor, tile: Tile) -> Strip:
@@ -89,8 +89,9 @@ class Passes:
         given = cut(planes, tile, self.camera).to(self.network.dtype)
         given = given.contiguous(memory_format=torch.channels_last)
         # A backbone that contains the camera is only ever given whole strips.
-        answers = run_ways(
-            self.network.backbone, given, piece.measurement, mask, self.camera, self.network.ways
+        network = self.network
+        answers = run_ensemble(
+            network.backbone, given, piece.measurement, mask, self.camera, network.ensemble
         )[:, 0].float()
         return combined(answers)
 
@@ -130,3 +131,57 @@ def _probe(size: tuple[int, int], camera: CASSI, can_tile: bool) -> Tile:
     rows = PROBE if can_tile else PROBE // 3 if along_width else size[0]
     columns = PROBE if can_tile else size[1] if along_width else PROBE // 3
     return Tile(middle(size[0], rows), middle(size[1], columns))
+
+
+# --- spread over samples, in one pass and bounded memory ------------------------------------------
+
+
+class RunningMoments:
+    """Mean and standard deviation of tensors that come one after another (Welford, 1962)."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._mean: Tensor | None = None
+        self._sum: Tensor | None = None
+
+    def add(self, sample: Tensor) -> None:
+        """Take one more sample into account."""
+        self.count += 1
+        if self._mean is None or self._sum is None:
+            self._mean = sample.detach().clone()
+            self._sum = torch.zeros_like(self._mean)
+            return
+        before = sample - self._mean
+        self._mean += before / self.count
+        self._sum += before * (sample - self._mean)
+
+    @property
+    def mean(self) -> Tensor:
+        """Mean of the samples so far."""
+        if self._mean is None:
+            raise RuntimeError("no sample was added yet.")
+        return self._mean
+
+    @property
+    def std(self) -> Tensor:
+        """Their standard deviation, divided by n − 1; 0 for a single sample."""
+        if self._sum is None:
+            raise RuntimeError("no sample was added yet.")
+        return (self._sum / max(1, self.count - 1)).clamp_min(0).sqrt()
+
+
+def quantiles(samples: Sequence[Tensor], levels: Sequence[float]) -> list[Tensor]:
+    """Quantiles over the samples, each of the samples' shape, linear between order statistics.
+
+    `torch.quantile` does the same for tensors of at most 16 million values; a tile has more.
+    """
+    results = [torch.empty_like(samples[0], dtype=torch.float32) for _ in levels]
+    # Plane by plane: sorting everything at once would hold five times as much.
+    for plane in range(samples[0].shape[0]):
+        ordered = torch.stack([sample[plane] for sample in samples]).float().sort(dim=0).values
+        last = ordered.shape[0] - 1
+        for level, result in zip(levels, results, strict=True):
+            low = min(int(level * last), last)
+            high = min(low + 1, last)
+            result[plane] = torch.lerp(ordered[low], ordered[high], level * last - low)
+    return results

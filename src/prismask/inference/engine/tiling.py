@@ -21,7 +21,7 @@ dispersion in every step: it is given whole strips, blended across the dispersio
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -30,6 +30,9 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.optics.camera import CASSI
+
+LINES = 256
+"""Rows (or columns, for a prism along the height) of a strip in which a camera is applied."""
 
 Frame = tuple[int, int]
 """Height and width of the scene."""
@@ -81,33 +84,33 @@ class Span:
     @property
     def kept(self) -> tuple[int, int]:
         """The part with weight: `frame[kept]` receives `tile[kept − first]`."""
-        places = torch.nonzero(self.weights)
-        return self.first + int(places[0]), self.first + int(places[-1]) + 1
+        with_weight = torch.nonzero(self.weights)
+        return self.first + int(with_weight[0]), self.first + int(with_weight[-1]) + 1
 
 
-def spans(length: int, tiling: Tiling, both_ways: bool = False) -> list[Span]:
+def spans(length: int, tiling: Tiling, mirrored: bool = False) -> list[Span]:
     """Tiles of about equal size that cover `length` pixels; their weights sum to 1 everywhere.
 
-    both_ways: whether a backbone also sees them mirrored (`models.mirror_ensemble`).
+    mirrored: whether a backbone also sees them mirrored (`models.mirror_ensemble`).
     """
     count = math.ceil(length / tiling.tile)
     edges = [round(k * length / count) for k in range(count + 1)]
     # A crossfade wider than half a tile would meet the next one.
     blend = min(tiling.blend, min(b - a for a, b in pairwise(edges)) // 2)
     # Mirrored, windows are counted from the frame's far end, so a tile has to end as far beyond a
-    # multiple as the frame does. Its last window is then filled up, either way round: that window
-    # lies outside the halo.
-    rest = length % tiling.align if both_ways else 0
+    # multiple as the frame does. Its last window is then filled up, in either orientation:
+    # that window lies outside the halo.
+    rest = length % tiling.align if mirrored else 0
     made = []
     for start, stop in pairwise(edges):
         first = max(0, start - tiling.halo - rest) // tiling.align * tiling.align
         last = min(length, -(-(stop + tiling.halo) // tiling.align) * tiling.align + rest)
-        place = torch.arange(first, last, dtype=torch.float32) + 0.5
+        centres = torch.arange(first, last, dtype=torch.float32) + 0.5
         weights = torch.ones(last - first)
         if start > 0:
-            weights = weights * _rise(place - start, blend)
+            weights = weights * _rise(centres - start, blend)
         if stop < length:
-            weights = weights * _rise(stop - place, blend)
+            weights = weights * _rise(stop - centres, blend)
         made.append(Span(first, last, weights))
     return made
 
@@ -141,22 +144,22 @@ class Tile:
 
 
 def tiles_by_strip(
-    frame: Frame, camera: CASSI, tiling: Tiling, whole: bool = False, ways: int = 1
+    frame: Frame, camera: CASSI, tiling: Tiling, whole: bool = False, mirrored: bool = False
 ) -> Iterator[list[Tile]]:
     """The tiles of a frame, those that share a strip together.
 
     A strip runs along the dispersion: tiles side by side for a prism that disperses along the
     width, tiles above each other for one along the height. `whole` strips are one tile each, for
-    backbones that contain the camera. `ways` above 1: tiles are also seen mirrored across the
-    dispersion.
+    backbones that contain the camera. `mirrored`: whether tiles are also
+    seen mirrored across the dispersion.
     """
     if camera.axis == "width":
         columns = [_all(frame[1])] if whole else spans(frame[1], tiling)
-        for row in spans(frame[0], tiling, ways > 1):
+        for row in spans(frame[0], tiling, mirrored):
             yield [Tile(row, column) for column in columns]
     else:
         rows = [_all(frame[0])] if whole else spans(frame[0], tiling)
-        for column in spans(frame[1], tiling, ways > 1):
+        for column in spans(frame[1], tiling, mirrored):
             yield [Tile(row, column) for row in rows]
 
 
@@ -176,3 +179,25 @@ def cut(planes: Tensor, tile: Tile, camera: CASSI) -> Tensor:
     if camera.axis == "width":
         return planes[..., tile.columns.first : tile.columns.last]
     return planes[..., tile.rows.first : tile.rows.last, :]
+
+
+# --- the camera itself on large frames ----------------------------------------------------------
+#
+# Rows across the dispersion never mix, so a camera applied to strips and joined again is the camera
+# applied to the whole, without ever holding a sheared copy of a large cube.
+
+
+def project(cube: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+    """A x of one `cube (C, H, W)` through `mask (1, 1|C, H, W)`, `(H, L)`."""
+    return _joined(lambda part, code: camera.forward(part, code)[0], camera, cube[None], mask)
+
+
+def throughput(mask: Tensor, camera: CASSI) -> Tensor:
+    """Σ_λ shear(m) of `mask (1, 1|C, H, W)`, `(H, L)`."""
+    return _joined(lambda code: camera.throughput(code)[0], camera, mask)
+
+
+def _joined(function: Callable[..., Tensor], camera: CASSI, *images: Tensor) -> Tensor:
+    axis = -2 if camera.axis == "width" else -1
+    pieces = zip(*(torch.split(image, LINES, dim=axis) for image in images), strict=True)
+    return torch.cat([function(*parts) for parts in pieces], dim=axis)

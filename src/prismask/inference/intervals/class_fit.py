@@ -19,10 +19,13 @@ from torch import Tensor
 from prismask.errors import ConfigError
 from prismask.inference.alignment.probe import SMALLEST
 from prismask.inference.engine.frame import Engine
-from prismask.inference.intervals.calibration import VALUES_A_PAIR
-from prismask.inference.intervals.fit import conformal_quantile, coverage_left_out
+from prismask.inference.intervals.fit import (
+    VALUES_PER_PAIR,
+    conformal_quantile,
+    coverage_left_out,
+)
 from prismask.inference.intervals.model import Interval, Size
-from prismask.inference.options import Settings
+from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction
 from prismask.optics.camera import CASSI
 from prismask.scenes.records import Cube, Mask, Measurement
@@ -38,9 +41,9 @@ class Circumstances:
     """What the snapshots are like."""
 
     noise_std: tuple[float, float] = (0.0, 0.0)
-    """Range of the noise, as in `calibration.calibrate`."""
+    """Range of the noise, as in `fit.calibrate`."""
     misplaced: float = 0.0
-    """Share of masks that lie beside their place (`calibration.misplaced`)."""
+    """Share of masks that are shifted from where they were calibrated (`fit.misplaced`)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +75,7 @@ class Shot:
         assert cube.upper is not None
         values = torch.tensor(cube.values)
         scale = (torch.tensor(cube.upper) - values).flatten()
-        chosen = torch.randint(values.numel(), (VALUES_A_PAIR,), generator=generator)
+        chosen = torch.randint(values.numel(), (VALUES_PER_PAIR,), generator=generator)
         errors = (self.truth - values).abs().flatten()
         # Where the scale vanishes no interval helps, except for values that are exactly right.
         return errors[chosen] / scale[chosen].clamp_min(1e-12)
@@ -109,9 +112,10 @@ def with_unit_interval(
     network.record = {**network.record, "interval": {kind: unit.to_record()}}
     samples = int(stored["samples"]) if kind == "sampled" else 0
     level = next(iter(known.quantiles))
-    asked = bool(classes)
-    settings = Settings(samples=samples, level=level, device=str(engine.device), registration=asked)
-    return Reconstruction(settings, network)
+    options = Options(
+        samples=samples, level=level, device=str(engine.device), check_mask=bool(classes)
+    )
+    return Reconstruction(options, network)
 
 
 def with_class(

@@ -3,12 +3,12 @@
 With a mask that is not as calibrated errors grow by more than their predicted scale does. Snapshots
 that say so (`inference.alignment.probe`) have quantiles of their own (`class_fit`): those of
 snapshots that were taken with the mask moved, out of focus, or behind another dispersion, and that
-were found out.
+were found inconsistent.
 
-What this promises: over faults like those drawn here that are found out, 90 % of the values lie
+What this promises: over faults like those drawn here that are found, 90 % of the values lie
 inside, on average over faults and scenes. Nothing for those that are not: they keep the interval's
 own quantiles, which were fitted to all masks of `calibrate`, some of them misplaced. How often a
-right mask was doubted is stored beside it.
+right mask was found inconsistent is stored beside it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.inference.alignment.pose import BANDS, BLUR, Place
-from prismask.inference.engine.frame import Engine, Progress
-from prismask.inference.intervals.calibration import noisy
+from prismask.inference.alignment.pose import MaskPose
+from prismask.inference.engine.frame import Engine
 from prismask.inference.intervals.class_fit import (
     Shot,
     crops_by_scene,
@@ -32,19 +31,21 @@ from prismask.inference.intervals.class_fit import (
     with_class,
     with_unit_interval,
 )
-from prismask.inference.intervals.model import DOUBTED_MASKS, Interval
+from prismask.inference.intervals.fit import noisy
+from prismask.inference.intervals.model import INCONSISTENT_MASKS, Interval
 from prismask.inference.reconstruct import Reconstruction
 from prismask.models.trained import trained_camera
 from prismask.optics.camera import CASSI
+from prismask.progress import Progress
 from prismask.scenes.records import Cube
 
 KINDS = 3
 SHIFTS, BLURS, SPREADS = (0.25, 1.25), (0.3, 1.0), (0.1, 0.6)
-"""Least and most of what is wrong, in pixels: how far the mask lies aside, the standard deviation
+"""Least and most of what is wrong, in pixels: how far the mask is shifted, the standard deviation
 of its blur, and how far the ends of the spectrum lie beside where they were calibrated."""
 
 
-def draw_fault(number: int, generator: torch.Generator) -> Place:
+def draw_fault(number: int, generator: torch.Generator) -> MaskPose:
     """What is wrong with a mask: of `KINDS` in turn."""
 
     def between(least: float, most: float) -> float:
@@ -53,15 +54,15 @@ def draw_fault(number: int, generator: torch.Generator) -> Place:
     kind = number % KINDS
     if kind == 0:
         away, angle = between(*SHIFTS), between(0, 2 * math.pi)
-        return Place((away * math.sin(angle), away * math.cos(angle)))
+        return MaskPose(down=away * math.sin(angle), right=away * math.cos(angle))
     if kind == 1:
-        return Place((*[0.0] * BLUR, between(*BLURS) ** 2))
+        return MaskPose(blur=between(*BLURS) ** 2)
     sign = 1 if between(-1, 1) > 0 else -1
-    return Place((*[0.0] * BANDS.start, sign * between(*SPREADS)))
+    return MaskPose(spread=sign * between(*SPREADS))
 
 
 @torch.inference_mode()
-def calibrate_doubts(
+def calibrate_inconsistent_masks(
     engine: Engine,
     scenes: Tensor,
     masks: Tensor,
@@ -73,11 +74,11 @@ def calibrate_doubts(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """The record `interval` of the engine's network, with quantiles for doubted masks in it.
+    """The record `interval` of the engine's network, with quantiles for inconsistent masks.
 
-    Without them if the network cannot tell: then snapshots will not be asked.
+    Without them if the network cannot tell: then masks will not be probed.
     scenes: `(N, C, H, W)`; masks: `(M, 1, h, w)`, drawn by chance; scene_of: as in `calibrate`.
-    count: faults that every scene meets, in one of its crops; as many right masks are looked at.
+    count: faults that every scene meets, in one of its crops; as many right masks are probed.
     noise_std: as in `calibrate`.
     """
     stored = dict(engine.model.record.get("interval") or {})
@@ -87,7 +88,7 @@ def calibrate_doubts(
     camera = trained_camera(engine.model.record)
     crops = crops_by_scene(scenes, scene_of)
     generator = torch.Generator().manual_seed(seed)
-    ready = {kind: with_unit_interval(engine, stored, kind, [DOUBTED_MASKS]) for kind in kinds}
+    ready = {kind: with_unit_interval(engine, stored, kind, [INCONSISTENT_MASKS]) for kind in kinds}
     pools = {kind: _Pool() for kind in kinds}
     falsely = 0
     for done, (number, scene) in enumerate((n, s) for n in range(count) for s in crops):
@@ -98,13 +99,13 @@ def calibrate_doubts(
         wrong = _photograph(truth, mask, fault, camera, noise_std, generator)
         for kind in kinds:
             pools[kind].add(wrong.of_kind(kind), ready[kind], camera, scene, generator)
-        right = _photograph(truth, mask, Place(), camera, noise_std, generator)
-        falsely += _is_doubted(right.cube(ready[kinds[0]], camera))
+        right = _photograph(truth, mask, MaskPose(), camera, noise_std, generator)
+        falsely += _is_inconsistent(right.cube(ready[kinds[0]], camera))
         if progress is not None:
             progress(done + 1, count * len(crops), {})
     about = {
         "right": count * len(crops),
-        "right_doubted": falsely,
+        "right_inconsistent": falsely,
         "noise": list(noise_std),
         "faults": {"shifts": SHIFTS, "blurs": BLURS, "spreads": SPREADS},
         **({} if names is None else {"fitted_on": list(names)}),
@@ -116,7 +117,7 @@ def calibrate_doubts(
 
 
 class _Pool:
-    """Errors of snapshots whose mask is wrong, and was found out."""
+    """Errors of snapshots whose mask is wrong, and was found inconsistent."""
 
     def __init__(self) -> None:
         self.ratios: list[Tensor] = []
@@ -131,35 +132,35 @@ class _Pool:
         scene: int,
         generator: torch.Generator,
     ) -> None:
-        """Reconstruct, and keep the errors if the mask is doubted."""
+        """Reconstruct, and keep the errors if the mask is found inconsistent."""
         cube = shot.cube(ready, camera)
         self.wrong += 1
-        if _is_doubted(cube):
+        if _is_inconsistent(cube):
             self.ratios.append(shot.ratios(cube, generator))
             self.scenes.append(scene)
 
     def fit(self, known: Interval, about: dict[str, Any]) -> Interval:
-        """The interval with the quantiles of all that was found out; without, if nothing was."""
+        """The interval with the quantiles of all that was found; without, if nothing was."""
         if not self.ratios:
-            others = {n: size for n, size in known.classes.items() if n != DOUBTED_MASKS}
+            others = {n: size for n, size in known.classes.items() if n != INCONSISTENT_MASKS}
             return replace(known, classes=others)
-        counts = {"wrong": self.wrong, "doubted": len(self.ratios)}
+        counts = {"wrong": self.wrong, "inconsistent": len(self.ratios)}
         groups = {"scenes": self.scenes}
-        return with_class(known, DOUBTED_MASKS, self.ratios, groups, {**counts, **about})
+        return with_class(known, INCONSISTENT_MASKS, self.ratios, groups, {**counts, **about})
 
 
-def _is_doubted(cube: Cube) -> bool:
-    return bool(cube.attrs.get("mask_doubted"))
+def _is_inconsistent(cube: Cube) -> bool:
+    return bool(cube.attrs.get("mask_inconsistent"))
 
 
 def _photograph(
     truth: Tensor,
     mask: Tensor,
-    fault: Place,
+    fault: MaskPose,
     camera: CASSI,
     noise_std: tuple[float, float],
     generator: torch.Generator,
 ) -> Shot:
-    """A scene through `mask (1, 1, h, w)` with its fault, which `reconstruct` is not told."""
+    """A scene through `mask (1, 1, h, w)` with its fault, which `reconstruct` does not know."""
     seen = camera.forward(fault.shown(truth[None], camera), fault.read(mask, camera))
     return Shot(truth, noisy(seen, noise_std, camera, generator)[0], mask[0, 0])

@@ -8,8 +8,8 @@ of powers (a linear model of logarithms):
 
 where brightness and gradient are those of the estimate around the pixel, residual is how badly
 the re-projected cube explains the snapshot there, std is the spread over mask samples, and
-disagreement that of the answers of a network that is asked more than once (the last two are left
-out where there are none). The exponents are fitted by least squares to log |error| on one half of
+disagreement that of the two answers of a mirror ensemble (the last two are left out where there are
+none). The exponents are fitted by least squares to log |error| on one half of
 the validation scenes. On the other half the quantile q of |error| / scale is read off, and the
 interval is estimate ± q · scale (split conformal prediction with a local scale).
 
@@ -36,7 +36,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from prismask.errors import ConfigError, WeightsError
-from prismask.inference.engine.strips import project, throughput
+from prismask.inference.engine.tiling import project, throughput
 from prismask.optics.camera import CASSI
 
 FLOOR = 1e-3
@@ -48,15 +48,17 @@ SPREADS = ("std", "disagreement")
 """Features that only some estimates have."""
 HOW_TO_GET = {
     "std": "draw samples",
-    "disagreement": "ask the network twice (`ways` of its record is 2)",
+    "disagreement": "make the network a mirror ensemble (`mirror_ensemble` of its record is 2)",
 }
 """What makes an estimate have them."""
 LEAST_LIGHT = 0.1
 """Throughput by which a residual is divided at least; at the ends of the dispersion it is 0."""
 WINDOW = 5
 """Side of the neighbourhood that features are averaged over."""
-OTHER_CAMERAS, DOUBTED_MASKS = "other_cameras", "doubted_masks"
+OTHER_CAMERAS, INCONSISTENT_MASKS = "other_cameras", "inconsistent_masks"
 """Classes of snapshots that have quantiles of their own."""
+OLD_NAMES = {"doubted_masks": INCONSISTENT_MASKS}
+"""What weights of the first versions call them."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class Interval:
     def check(self, level: float, spreads: Collection[str]) -> None:
         """Raise `ConfigError` unless there is a quantile for `level` and it needs no other spread.
 
-        To be asked before an estimate is made, which takes time.
+        To be called before an estimate is made, which takes time.
         """
         self.quantile(level)
         _require(self.spreads - set(spreads))
@@ -148,7 +150,9 @@ class Interval:
                 _read(record["quantiles"]),
                 dict(record.get("about", {})),
                 {
-                    str(name): Size(_read(size["quantiles"]), dict(size.get("about", {})))
+                    OLD_NAMES.get(name, name): Size(
+                        _read(size["quantiles"]), dict(size.get("about", {}))
+                    )
                     for name, size in record.get("classes", {}).items()
                 },
             )
@@ -201,7 +205,7 @@ def band_features(
     """Features of one band: `estimate`, its share of the `residual`, its spreads, all `(H, W)`."""
     features = {
         "brightness": _average(estimate.abs()),
-        "gradient": _average(_slope(estimate)),
+        "gradient": _average(_gradient(estimate)),
         "residual": _average(residual.abs()),
     }
     if std is not None:
@@ -213,7 +217,7 @@ def band_features(
 
 
 def residual_planes(residual: Tensor, light: Tensor, camera: CASSI) -> Tensor:
-    """The residual `(H, L)` where each band looks, in the cube's units, `(C, H, W)`, a view.
+    """The residual `(H, L)` where each band lands, in the cube's units, `(C, H, W)`, a view.
 
     light: the throughput `(H, L)` of the mask.
     """
@@ -253,7 +257,7 @@ def _average(plane: Tensor) -> Tensor:
     return F.avg_pool2d(plane[None, None], WINDOW, 1, WINDOW // 2, count_include_pad=False)[0, 0]
 
 
-def _slope(plane: Tensor) -> Tensor:
+def _gradient(plane: Tensor) -> Tensor:
     """|∂y| + |∂x| of `(H, W)`, forward differences, 0 at the far border."""
     down = F.pad(plane.diff(dim=0).abs(), (0, 0, 0, 1))
     right = F.pad(plane.diff(dim=1).abs(), (0, 1))

@@ -16,35 +16,37 @@ a network is worse than before, so it is used once and forgotten.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from prismask.models.fast import FastReconstructor, Precision
+from prismask.inference.engine.frame import Engine
+from prismask.inference.engine.tiling import project
+from prismask.inference.findings import Finding
 from prismask.models.inputs import Noise
 from prismask.models.network import Reconstructor
-from prismask.optics.camera import CASSI, as_mask_batch
-from prismask.optics.noise import estimate_noise
+from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seeded
-
-Progress = Callable[[int, int, Mapping[str, Any]], None]
+from prismask.progress import Progress
 
 PIECE = 96
 """Height and width of the pieces, or of the frame where that is smaller."""
 PIECES = 2
-"""Pieces a step."""
+"""Pieces per step."""
 CHOICES = 4
-"""Places that are looked at for each; the one where most is to be seen is taken, because a frame
-that is mostly dark would teach the network the dark."""
+"""Positions that are tried for each; the one with most contrast is taken, because a frame that is
+mostly dark would teach the network the dark."""
 RATE = 5e-5
 """Learning rate at its highest: it rises over the first steps and falls to zero at the last."""
 RISE = 10
 """Steps over which it rises."""
 TINY = 1e-12
-"""Added under the root, whose slope has no end at zero: dark pieces have no error."""
+"""Added under the root, whose gradient is infinite at zero: dark pieces have no error."""
+MOST_RESIDUAL_GROWTH = 1.2
+"""Factor by which the residual may grow when a network learns its scene."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,14 +75,14 @@ def adapt(
     """A copy of `model` that went on learning from its own `cube (C, H, W)` for some steps.
 
     mask: the one the snapshot was taken through, `(1, 1|C, H, W)`.
-    noise_std: of the snapshot; pieces get the same, and networks that want to know are told.
+    noise_std: of the snapshot; pieces get the same, and networks that take it as an input know it.
     """
     device = device or torch.device("cpu")
     learner = copy.deepcopy(model).to(device).eval().requires_grad_(False)
     backbone = learner.backbone.requires_grad_(True)
     optimiser = torch.optim.Adam(backbone.parameters(), lr=RATE, betas=(0.9, 0.99))
     pieces = _pieces(cube.clamp_min(0).to(device), mask.to(device), camera, noise_std, seed)
-    told: Noise = torch.full((PIECES,), noise_std, device=device)
+    noise: Noise = torch.full((PIECES,), noise_std, device=device)
     losses = []
     for step in range(steps):
         for group in optimiser.param_groups:
@@ -91,7 +93,7 @@ def adapt(
             torch.enable_grad(),
             torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"),
         ):
-            estimate = learner.reconstruct(snapshot, shown, camera, told)
+            estimate = learner.reconstruct(snapshot, shown, camera, noise)
             error = (estimate.float() - truth).square().mean((1, 2, 3))
             loss = (error + TINY).sqrt().mean()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -105,35 +107,53 @@ def adapt(
     return Adapted(learner.requires_grad_(False), first, last)
 
 
-class Adapting:
-    """Called like a network, and learns every scene before it gives its cube."""
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A network for one snapshot, and what there is to say about what it has learned."""
 
-    def __init__(
-        self, model: Reconstructor, device: torch.device, precision: Precision, steps: int
-    ) -> None:
-        self.model = model
-        self.device = device
-        self.precision: Precision = precision
-        self.steps = steps
-        self._before = FastReconstructor(model, device, precision)
+    engine: Engine
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    """What the history should say."""
+    findings: tuple[Finding, ...] = ()
 
-    def __call__(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
-        """`measurement (B, H, L)` → cube `(B, C, H, W)`, float32."""
-        return torch.cat([self._one(shot, mask, camera) for shot in torch.split(measurement, 1)])
 
-    def _one(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
-        noise = estimate_noise(measurement, mask, camera)
-        found = adapt(
-            self.model,
-            self._before(measurement, mask, camera, noise)[0],
-            as_mask_batch(mask),
-            camera,
-            noise_std=float(noise),
-            steps=self.steps,
-            device=self.device,
+def learn(
+    engine: Engine,
+    signal: Tensor,
+    mask: Tensor,
+    camera: CASSI,
+    noise_std: float,
+    steps: int,
+    seed: int,
+    progress: Progress | None,
+) -> Learned:
+    """The network after it has learned the scene, unless that made its cube explain less."""
+
+    def cube_of(one: Engine) -> Tensor:
+        return one.run(signal, mask, camera, noise_std=noise_std).values
+
+    first = cube_of(engine)
+    taught = adapt(
+        engine.model, first, mask, camera, noise_std=noise_std, steps=steps, seed=seed,
+        device=engine.device, progress=progress,
+    )  # fmt: skip
+    changed = engine.with_model(taught.model)
+    before, after = (
+        float((signal - project(cube, mask, camera)).norm()) for cube in (first, cube_of(changed))
+    )
+    if after > MOST_RESIDUAL_GROWTH * before:
+        text = (
+            f"learning the scene made the cube explain its snapshot worse ({after / before:.2f} "
+            "times the residual), so the network is used as it was: does the mask belong to this "
+            "snapshot?"
         )
-        after = FastReconstructor(found.model, self.device, self.precision)
-        return after(measurement, mask, camera, noise)
+        return Learned(engine, findings=(Finding("warning", text),))
+    text = (
+        f"the network learned this scene from its own cube in {steps} steps: its error there fell "
+        f"from {100 * taught.before:.2g} to {100 * taught.after:.2g} % of white. The error bars "
+        "are those of the network before."
+    )
+    return Learned(changed, {"adapted_steps": steps}, (Finding("note", text),))
 
 
 def _pieces(
@@ -151,12 +171,12 @@ def _pieces(
         top, left = drawn(whole.shape[-2] - height), drawn(whole.shape[-1] - width)
         return whole[..., top : top + height, left : left + width]
 
-    def piece_with_something() -> Tensor:
+    def piece_with_contrast() -> Tensor:
         offered = [piece(cube, *size) for _ in range(CHOICES)]
         return max(offered, key=lambda one: float(one.std((-2, -1), correction=0).mean()))
 
     while True:
-        truth = torch.stack([piece_with_something() for _ in range(PIECES)])
+        truth = torch.stack([piece_with_contrast() for _ in range(PIECES)])
         truth = torch.rot90(truth.flip(-2) if drawn(1) else truth, drawn(3), (-2, -1))
         code = piece(mask, *code_size)
         snapshot = camera.forward(truth, code)

@@ -3,31 +3,55 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.inference.alignment.fit import Alignment, align_mask
 from prismask.inference.alignment.probe import Probe, probe_mask
-from prismask.inference.camera_match.bands import BandAdapter
-from prismask.inference.camera_match.view import Snapshot, View
-from prismask.inference.camera_match.wording import band_findings, scale_findings
+from prismask.inference.alignment.search import Alignment, align_mask
+from prismask.inference.camera_match.bands import BandAdapter, band_findings, gain_findings
+from prismask.inference.camera_match.frames import View
 from prismask.inference.checks import TYPICAL_LEVEL, network_gain
-from prismask.inference.engine.frame import Engine, Estimate
-from prismask.inference.intervals.model import DOUBTED_MASKS, Interval, cube_features
+from prismask.inference.engine.frame import Engine, FrameEstimate
+from prismask.inference.inspection import Snapshot, prepare
+from prismask.inference.intervals.model import INCONSISTENT_MASKS, Interval, cube_features
 from prismask.inference.intervals.wording import (
     calibration_words,
     classes_of,
     interval_findings,
     probe_findings,
 )
-from prismask.inference.methods.adapted import Learned, learn
-from prismask.inference.methods.protocol import Outcome, Progress
-from prismask.inference.options import Settings
-from prismask.models.mirror_ensemble import ways_of
-from prismask.optics.camera import CASSI
+from prismask.inference.methods.adaptation import Learned, learn
+from prismask.inference.methods.protocol import (
+    Array,
+    Capabilities,
+    Capability,
+    Estimate,
+    Method,
+    one_by_one,
+)
+from prismask.inference.options import DEFAULTS, Options
+from prismask.models.complexity import count_multiply_adds, count_parameters
+from prismask.models.mirror_ensemble import ensemble_size
+from prismask.models.network import Reconstructor
+from prismask.optics.camera import CASSI, as_mask_batch
+from prismask.progress import Progress
+
+NETWORK = "network"
+"""What cubes made by a network note as their method."""
+
+
+def network_capabilities(network: Reconstructor) -> Capabilities:
+    """What a network can do as a method."""
+    found: set[Capability] = {"align", "adapt", "half"}
+    if network.posterior.is_random:
+        found |= {"samples", "mask_std"}
+    if network.record.get("interval"):
+        found |= {"interval"}
+    return frozenset(found)
 
 
 class NetworkMethod:
@@ -38,172 +62,250 @@ class NetworkMethod:
         self.name = name
         self.record = engine.model.record
 
-    def identity(self) -> dict[str, Any]:
+    @property
+    def capabilities(self) -> Capabilities:
+        """What its weights are made for."""
+        return network_capabilities(self.engine.model)
+
+    def identity(self, options: Options = DEFAULTS) -> dict[str, Any]:
         """The hash of the weights and of the interval stored with them."""
+        # What tells a cube whose mask was not probed, where that may widen the interval.
+        unprobed = self.probes_masks and not options.check_mask
         return {
-            "method": "network",
+            "method": NETWORK,
             "weights": self._hash,
-            "ways": ways_of(self.record),
+            # The key of the first versions, whose finished cubes are still recognised.
+            "ways": ensemble_size(self.record),
             "interval": self.record.get("interval"),
+            **({"mask_checked": False} if unprobed else {}),
         }
 
     @property
     def _hash(self) -> str:
         return str(self.record.get("sha256", "unsaved"))
 
+    def work(self, camera: CASSI, scene: tuple[int, int]) -> tuple[int | None, int | None]:
+        """Learnable values, and multiply-adds for a scene in the frame that the network sees."""
+        model = self.engine.model
+        blank = torch.zeros(1, *camera.measurement_size(scene))
+        code = torch.ones(1, 1, *camera.mask_size(scene))
+        one = torch.ones(1)
+        seen = View.of(blank, code, camera, one, one, self.adapter(camera))
+        shown = seen.camera.scene_size((seen.signal.shape[-2], seen.signal.shape[-1]))
+        return count_parameters(model), count_multiply_adds(model, seen.camera, shown)
+
     def adapter(self, camera: CASSI) -> BandAdapter:
         """How `camera` is shown to this network."""
         return BandAdapter.for_record(camera, self.record)
 
-    def interval(self, settings: Settings) -> Interval | None:
-        """The interval that fits the settings, if one is stored with the weights."""
+    def mask_std(self, mask: Tensor) -> Tensor:
+        """How wrong each pixel of `mask (1, 1|C, H, W)` may be, of the same shape."""
+        std: Tensor = self.engine.network.model.posterior.std(as_mask_batch(mask))
+        return std
+
+    def interval(self, options: Options) -> Interval | None:
+        """The interval that fits the options, if one is stored with the weights."""
         stored = self.record.get("interval") or {}
-        kind = "sampled" if settings.samples and "sampled" in stored else "single"
+        kind = "sampled" if options.samples and "sampled" in stored else "single"
         if kind not in stored:
             return None
         return Interval.from_record(stored[kind], self.engine.bands)
 
     @property
-    def asks_about_masks(self) -> bool:
-        """Whether some interval of the weights was fitted for doubted masks."""
+    def probes_masks(self) -> bool:
+        """Whether some interval of the weights was fitted for inconsistent masks."""
         stored = self.record.get("interval") or {}
-        return any(DOUBTED_MASKS in stored[kind].get("classes", {})
-                   for kind in ("single", "sampled") if kind in stored)  # fmt: skip
+        kinds = [stored[kind] for kind in ("single", "sampled") if kind in stored]
+        return any(
+            INCONSISTENT_MASKS in Interval.from_record(kind, self.engine.bands).classes
+            for kind in kinds
+        )
 
-    def check(self, settings: Settings) -> None:
+    def check(self, options: Options) -> None:
         """Whether the weights can give the samples and the interval that are asked for."""
-        self._check_samples(settings)
-        interval = self.interval(settings)
+        if options.samples and "samples" not in self.capabilities:
+            raise ConfigError(
+                f"{self.name} was trained without a mask posterior, so no masks can be drawn from "
+                "it; leave samples out, or use weights with one (`prismask models`)."
+            )
+        interval = self.interval(options)
         if interval is not None:
-            spreads = {"std"} if settings.samples else set()
-            spreads |= {"disagreement"} if ways_of(self.record) > 1 else set()
-            interval.check(settings.level, spreads)
+            spreads = {"std"} if options.samples else set()
+            spreads |= {"disagreement"} if ensemble_size(self.record) > 1 else set()
+            interval.check(options.level, spreads)
 
-    def view(self, snapshot: Snapshot) -> View:
-        """The snapshot as the network likes to see it."""
+    def view(
+        self,
+        signal: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise_std: Tensor,
+        brightness: Tensor,
+    ) -> View:
+        """Snapshots `(B, H, L)` as the network knows them; noise and brightness are `(B,)`."""
         typical = float(self.record.get("input_level", TYPICAL_LEVEL))
-        gain = network_gain(snapshot.brightness, typical)
-        return View.of(snapshot, self.adapter(snapshot.camera), gain)
+        gain = network_gain(brightness, typical)
+        return View.of(signal, mask, camera, noise_std, gain, self.adapter(camera))
+
+    def view_of(self, snapshot: Snapshot) -> View:
+        """One snapshot as the network knows them."""
+        noise, level = (torch.tensor([x]) for x in (snapshot.noise_std, snapshot.brightness))
+        return self.view(snapshot.signal[None], snapshot.mask, snapshot.camera, noise, level)
 
     def align(self, snapshot: Snapshot, progress: Progress | None = None) -> Alignment:
-        """Where the snapshot says that its mask lies."""
-        seen = self.view(snapshot)
+        """The pose in which the mask explains the snapshot best."""
+        seen = self.view_of(snapshot)
         found = align_mask(
-            self.engine, seen.signal, seen.mask, seen.camera, seen.noise_std, progress
+            self.engine, seen.signal[0], seen.mask, seen.camera, float(seen.noise_std), progress
         )
-        return replace(found, place=seen.place_back(found.place))
+        return replace(found, pose=seen.pose_back(found.pose))
 
-    def run(self, snapshot: Snapshot, settings: Settings, progress: Progress | None) -> Outcome:
+    def batch(
+        self, measurement: Tensor, mask: Tensor, camera: CASSI, options: Options = DEFAULTS
+    ) -> Tensor:
+        """Snapshots `(B, H, L)` through one mask, all at once → cubes `(B, C, H, W)`."""
+        if options.samples or options.adapt:
+            return one_by_one(self, measurement, mask, camera, options)
+        engine = self.engine
+        chooses = engine.precision == "auto"  # by the noise
+        with_noise = engine.wants_noise or chooses
+        ready = prepare(measurement, mask, camera, options, with_noise=with_noise)
+        seen = self.view(ready.signal, ready.mask, camera, ready.noise_std, ready.brightness)
+        cubes = engine.cubes(seen.signal, seen.mask, seen.camera, seen.noise_std)
+        return seen.back(cubes).to(measurement.device)
+
+    def __call__(
+        self, snapshot: Snapshot, options: Options = DEFAULTS, progress: Progress | None = None
+    ) -> Estimate:
         """One pass, or one for each sampled mask; the result is in the snapshot's units again."""
-        seen, interval = self.view(snapshot), self.interval(settings)
-        probe = None if snapshot.is_aligned else self._probe(seen, settings, interval)
+        seen, interval = self.view_of(snapshot), self.interval(options)
+        signal, noise = seen.signal[0], float(seen.noise_std)
+        probe = None if snapshot.is_aligned else self._probe(seen, options, interval)
         if interval is not None:
             interval = interval.for_classes(classes_of(seen.adapter, probe))
-        tails = ((1 - settings.level) / 2, (1 + settings.level) / 2)
+        tails = ((1 - options.level) / 2, (1 + options.level) / 2)
         learned = Learned(self.engine)
-        if settings.adapt:
+        if options.adapt:
             learned = learn(
-                self.engine, seen.signal, seen.mask, seen.camera, seen.noise_std,
-                settings.adapt, settings.seed, progress,
+                self.engine, signal, seen.mask, seen.camera, noise, options.adapt, options.seed,
+                progress,
             )  # fmt: skip
-        estimate = learned.engine.run(
-            seen.signal,
+        made = learned.engine.run(
+            signal,
             seen.mask,
             seen.camera,
-            samples=settings.samples,
-            seed=settings.seed,
-            levels=tails if settings.samples and interval is None else None,
-            noise_std=seen.noise_std,
+            samples=options.samples,
+            seed=options.seed,
+            levels=tails if options.samples and interval is None else None,
+            noise_std=noise,
             progress=progress,
         )
         if interval is not None:
-            estimate = with_interval(
-                estimate, interval, settings.level, seen.signal, seen.mask, seen.camera
-            )
-        values = seen.back(estimate.values)
-        std, lower, upper = seen.interval(estimate, values)
-        attrs = self._attrs(settings, seen, estimate, interval, probe)
-        attrs |= learned.attrs
+            made = with_interval(made, interval, options.level, signal, seen.mask, seen.camera)
         findings = (
-            *probe_findings(probe, settings),
-            *scale_findings(seen.gain),
+            *probe_findings(probe, options),
+            *gain_findings(float(seen.gain)),
             *band_findings(seen.adapter),
             *interval_findings(seen.adapter, interval),
             *learned.findings,
         )
-        return Outcome(values, std, lower, upper, attrs, findings)
+        attrs = {**self._attrs(options, seen, made, interval, probe), **learned.attrs}
+        return Estimate(*read_back(seen, made), attrs, findings)
 
-    def _probe(self, seen: View, settings: Settings, interval: Interval | None) -> Probe | None:
+    def _probe(self, seen: View, options: Options, interval: Interval | None) -> Probe | None:
         """Whether the snapshot agrees with its mask.
 
         None where nobody asks, and where it is not known what the answer is worth: for other
         weights, and behind other cameras, which networks see a little wrongly with any mask.
         """
-        fitted = interval is not None and DOUBTED_MASKS in interval.classes
-        if not (settings.registration and fitted) or seen.adapter.is_another:
+        fitted = interval is not None and INCONSISTENT_MASKS in interval.classes
+        if not (options.check_mask and fitted) or seen.adapter.is_other_camera:
             return None
-        return probe_mask(self.engine, seen.signal, seen.mask, seen.camera, seen.noise_std)
-
-    def _check_samples(self, settings: Settings) -> None:
-        if settings.samples and not self.engine.can_sample:
-            raise ConfigError(
-                f"{self.name} was trained without a mask posterior, so no masks can be drawn from "
-                "it; leave samples out, or use weights with one (`prismask models`)."
-            )
+        noise = float(seen.noise_std)
+        return probe_mask(self.engine, seen.signal[0], seen.mask, seen.camera, noise)
 
     def _attrs(
         self,
-        settings: Settings,
+        options: Options,
         seen: View,
-        estimate: Estimate,
+        made: FrameEstimate,
         interval: Interval | None,
         probe: Probe | None,
     ) -> dict[str, Any]:
         attrs: dict[str, Any] = {
-            "method": "network",
+            "method": NETWORK,
             "model": self.name,
             "weights_sha256": self._hash,
             "backbone": self.record["backbone"],
             "method_options": f"{self.name} ({self.record['backbone']}, {self.engine.bands} bands)",
-            "precision": estimate.precision,
-            "network_gain": seen.gain,
+            "precision": made.precision,
+            "network_gain": float(seen.gain),
         }
-        if ways_of(self.record) > 1:
-            attrs["asked"] = "both ways round, the mean is given"
+        if ensemble_size(self.record) > 1:
+            attrs["mirror_ensemble"] = ensemble_size(self.record)
         if seen.turn.text:
             attrs["frame_for_network"] = seen.turn.text
         if seen.stretch.is_needed:
             attrs["frame_stretch"] = seen.stretch.factor
         if seen.adapter.is_needed:
             attrs["bands_from"] = f"{self.engine.bands} bands of the network, interpolated"
-        if settings.samples:
-            attrs |= {"samples": settings.samples, "seed": settings.seed}
+        if options.samples:
+            attrs |= {"samples": options.samples, "seed": options.seed}
         if probe is not None:
-            attrs |= {"mask_doubted": probe.is_doubted, "mask_probe_gain": round(probe.gain, 4)}
-        percent = f"{100 * settings.level:g} %"
+            attrs["mask_inconsistent"] = probe.is_inconsistent
+            attrs["mask_probe_gain"] = round(probe.gain, 4)
+        percent = f"{100 * options.level:g} %"
         if interval is not None:
             words = calibration_words(seen.adapter, interval, probe)
             attrs["interval"] = f"{percent}, calibrated on {words}"
-            if settings.samples and "sampled" not in self.record["interval"]:
+            if options.samples and "sampled" not in self.record["interval"]:
                 attrs["interval"] += ", fitted to single passes, not to the mean of samples"
-        elif settings.samples:
+        elif options.samples:
             attrs["interval"] = f"central {percent} of the mask samples, not calibrated"
         return attrs
 
 
+def as_network(method: Method) -> NetworkMethod | None:
+    """The method, if it is a network of ours, whose posterior and members can be looked into."""
+    return cast(NetworkMethod, method) if method.identity().get("method") == NETWORK else None
+
+
 def with_interval(
-    estimate: Estimate,
+    made: FrameEstimate,
     interval: Interval,
     level: float,
     signal: Tensor,
     mask: Tensor,
     camera: CASSI,
-) -> Estimate:
+) -> FrameEstimate:
     """The estimate with calibrated ends; light is not negative, so neither is the lower end."""
-    lower, upper = torch.empty_like(estimate.values), torch.empty_like(estimate.values)
-    by_band = cube_features(estimate.values, signal, mask, camera, estimate.spreads)
+    lower, upper = torch.empty_like(made.values), torch.empty_like(made.values)
+    by_band = cube_features(made.values, signal, mask, camera, made.spreads)
     for band, features in enumerate(by_band):
-        values, width = estimate.values[band], interval.half_width(features, band, level)
+        values, width = made.values[band], interval.half_width(features, band, level)
         lower[band] = torch.maximum(values - width, values.clamp_max(0))
         upper[band] = values + width
-    return replace(estimate, lower=lower, upper=upper)
+    return replace(made, lower=lower, upper=upper)
+
+
+def read_back(
+    seen: View, made: FrameEstimate
+) -> tuple[Array, Array | None, Array | None, Array | None]:
+    """Values, standard deviation and both ends of an estimate in the snapshot's bands and units."""
+
+    def back(values: Tensor) -> Array:
+        return seen.back(values[None])[0].numpy()
+
+    values = back(made.values)
+    ends = (made.std, made.lower, made.upper)
+    if not seen.is_resampled:
+        std, lower, upper = (None if end is None else back(end) for end in ends)
+        return values, std, lower, upper
+    # Resampled as distances: a curve of its own could put an end on the wrong side, and a lower end
+    # that stops at zero in one band would stop short in the bands beside it.
+    away = (made.std, *(None if end is None else (end - made.values).abs() for end in ends[1:]))
+    std, below, above = (
+        None if end is None else seen.back_distance(end[None])[0].numpy() for end in away
+    )
+    lower = None if below is None else np.maximum(values - below, np.minimum(values, 0))
+    return values, std, lower, None if above is None else values + above

@@ -1,27 +1,48 @@
-"""What a way from a snapshot to a cube is, and what it gives.
+"""What a method is: any way from a snapshot to a cube.
 
-There are two: a solver (`inference.methods.solver`) and a network (`inference.methods.network`).
+Networks (`methods.network`), solvers and Python functions (`methods.solver`) are methods, and so is
+whatever somebody registers (`methods.registry`). `reconstruct`, folders, the web page, `evaluate`,
+`stress`, `analyse` and the fitting of intervals all call the same method, so what is scored is what
+is delivered. A method owns everything between the camera at hand and what it computes with: a
+network that knows one orientation, one dispersion, one number of bands and one brightness brings
+snapshots there and its cube back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from prismask.inference.camera_match.view import Snapshot
-from prismask.inference.checks import Finding
-from prismask.inference.options import Settings
+from prismask.checks import size_text
+from prismask.errors import ShapeError
+from prismask.inference.findings import Finding
+from prismask.inference.inspection import Snapshot, prepare
+from prismask.inference.options import DEFAULTS, Options
+from prismask.optics.camera import CASSI
+from prismask.progress import Progress
 
 Array = NDArray[np.float32]
-Progress = Callable[[int, int, Mapping[str, Any]], None]
+
+Capability = Literal["samples", "align", "adapt", "interval", "mask_std", "half"]
+"""What a method may be able to do besides giving a cube.
+
+samples: draw masks from a posterior (`Options.samples`).
+align: find the pose of a mask (`Aligner.align`).
+adapt: learn the scene before it gives its cube (`Options.adapt`).
+interval: give calibrated error bars.
+mask_std: say how wrong a mask may be.
+half: compute in half precision (`Options.precision`).
+"""
+Capabilities = frozenset[Capability]
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class Estimate:
     """A cube `(C, H, W)` and what goes with it, in the units of the snapshot's signal."""
 
     values: Array
@@ -38,11 +59,62 @@ class Method(Protocol):
 
     name: str
 
-    def identity(self) -> dict[str, Any]:
-        """What tells this method from others, for the recipe."""
+    @property
+    def capabilities(self) -> Capabilities:
+        """What it can do; nobody asks in any other way."""
 
-    def check(self, settings: Settings) -> None:
+    def identity(self, options: Options = DEFAULTS) -> dict[str, Any]:
+        """What tells this method, with these options, from others, for the recipe."""
+
+    def check(self, options: Options) -> None:
         """Raise `ConfigError` where it cannot do what is asked for, before anything runs."""
 
-    def run(self, snapshot: Snapshot, settings: Settings, progress: Progress | None) -> Outcome:
+    def __call__(
+        self, snapshot: Snapshot, options: Options = DEFAULTS, progress: Progress | None = None
+    ) -> Estimate:
         """Reconstruct one snapshot."""
+
+    def batch(
+        self, measurement: Tensor, mask: Tensor, camera: CASSI, options: Options = DEFAULTS
+    ) -> Tensor:
+        """The same numbers for many snapshots through one mask, without their history.
+
+        `measurement (B, H, L)`, as the camera took it, and `mask (1, 1|C, H, W)` → cubes
+        `(B, C, H, W)` float32, all on the measurement's device.
+        """
+
+    def work(self, camera: CASSI, scene: tuple[int, int]) -> tuple[int | None, int | None]:
+        """Learnable values, and multiply-adds for one scene `(H, W)`; None: cannot be counted."""
+
+
+class Aligner(Method, Protocol):
+    """A method with the capability `align`."""
+
+    def align(self, snapshot: Snapshot, progress: Progress | None = None) -> Any:
+        """The pose of the mask that explains the snapshot best, an `alignment.search.Alignment`."""
+
+
+def as_aligner(method: Method) -> Aligner | None:
+    """The method, if it can align."""
+    return cast(Aligner, method) if "align" in method.capabilities else None
+
+
+def one_by_one(
+    method: Method, measurement: Tensor, mask: Tensor, camera: CASSI, options: Options
+) -> Tensor:
+    """`batch` for a method, or for options, that take one snapshot at a time."""
+    ready = prepare(measurement, mask, camera, options)
+    cubes = [torch.from_numpy(method(one, options).values) for one in ready.snapshots()]
+    return torch.stack(cubes).to(measurement.device)
+
+
+def check_cubes(cubes: object, measurement: Tensor, camera: CASSI, name: str) -> Tensor:
+    """Raise unless a method gave cubes of the right size for `measurement (B, H, L)`."""
+    scene = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
+    wanted = (measurement.shape[0], camera.bands, *scene)
+    if not isinstance(cubes, Tensor) or tuple(cubes.shape) != wanted:
+        came = size_text(cubes.shape) if isinstance(cubes, Tensor) else type(cubes)
+        raise ShapeError(
+            f"{name} gave {came}; a model returns cubes (B, C, H, W), here {size_text(wanted)}."
+        )
+    return cubes

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.models.fast import FastReconstructor
-from prismask.models.mirror_ensemble import combined, ways_of
+from prismask.models.mirror_ensemble import combined, ensemble_size
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
@@ -23,11 +23,11 @@ OPTIONS = {
 }
 
 
-def asked(name: str, ways: int) -> FastReconstructor:
+def asked(name: str, size: int) -> FastReconstructor:
     model: Reconstructor = create_model(
         name, bands=4, seed=0, inputs=("backprojection", "normalised", "mask"), **OPTIONS[name]
     )
-    model.record["ways"] = ways
+    model.record["mirror_ensemble"] = size
     return FastReconstructor(model, CPU, "float32")
 
 
@@ -65,8 +65,11 @@ def test_one_answer_has_no_deviation() -> None:
     assert torch.equal(mean, answers[0])
 
 
-def test_weights_say_how_often_they_are_asked() -> None:
-    assert ways_of({}) == 1
-    assert ways_of({"ways": 2}) == 2
-    with pytest.raises(ConfigError, match=r"ways = 3.*once \(1\), or also mirrored \(2\)"):
-        ways_of({"ways": 3})
+def test_weights_say_how_large_their_ensemble_is() -> None:
+    assert ensemble_size({}) == 1
+    assert ensemble_size({"mirror_ensemble": 2}) == 2
+    assert ensemble_size({"ways": 2}) == 2, "weights of the first versions"
+    with pytest.raises(
+        ConfigError, match=r"mirror_ensemble = 3.*once \(1\), or also .* mirrored .*\(2\)"
+    ):
+        ensemble_size({"mirror_ensemble": 3})

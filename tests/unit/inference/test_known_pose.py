@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from prismask.errors import ConfigError
-from prismask.inference.alignment.known_pose import KnownPlace
-from prismask.inference.alignment.pose import Place
-from prismask.inference.options import Settings
+from prismask.inference.alignment.pose import KnownPose, MaskPose
+from prismask.inference.options import Options
 from prismask.inference.reconstruct import reconstruct
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
@@ -21,12 +20,12 @@ from prismask.scenes.synthetic.random_scenes import random_scene
 
 CAMERA = CASSI.from_step()
 SIZE = (24, 40)
-BESIDE = Place((0.4, -0.6, 0.1, 0, 0, 0, 0.5, 0.2, 0.3, 0.2, 0.05, 0.02))
+BESIDE = MaskPose(0.4, -0.6, 0.1, 0, 0, 0, 0.5, 0.2, 0.3, 0.2, 0.05, 0.02)
 MASK = Mask(fabricate_mask(SIZE, seeded(3)).numpy())
 
 
 def earlier(**changed: Any) -> Cube:
-    attrs = {"mask_place": list(BESIDE.numbers), "mask_hash": MASK.hash, **changed}
+    attrs = {"mask_pose": list(BESIDE.numbers), "mask_hash": MASK.hash, **changed}
     return Cube(np.zeros((28, 2, 2), np.float32), attrs=attrs)
 
 
@@ -36,51 +35,51 @@ def shot() -> Measurement:
 
 
 def solve(mask: Mask, **given: Any) -> Cube:
-    return reconstruct(shot(), mask, CAMERA, "gap-tv", iterations=3, registration=False,
+    return reconstruct(shot(), mask, CAMERA, "gap-tv", iterations=3, check_mask=False,
                        noise_std=0.01, dark=0.0, device="cpu", **given)  # fmt: skip
 
 
 def test_the_mask_is_read_there_and_the_bands_go_back() -> None:
-    found = solve(MASK, place=earlier())
+    found = solve(MASK, pose=earlier())
     read = BESIDE.read(torch.tensor(MASK.values)[None, None], CAMERA)[0]
     through = torch.tensor(solve(Mask(read.numpy())).values)[None]
     expected = BESIDE.straightened(through, CAMERA)[0].numpy()
     np.testing.assert_allclose(found.values, expected, atol=1e-6)
-    assert found.attrs["mask_place"] == list(BESIDE.numbers)
+    assert found.attrs["mask_pose"] == list(BESIDE.numbers)
     assert any("as was found before" in line for line in found.attrs["findings"])
     # And such a cube can be given on.
-    assert solve(MASK, place=found).attrs["recipe"] == found.attrs["recipe"]
+    assert solve(MASK, pose=found).attrs["recipe"] == found.attrs["recipe"]
     assert found.attrs["recipe"] != solve(MASK).attrs["recipe"]
 
 
 def test_a_mask_that_was_found_in_its_place_stays_there() -> None:
-    found = solve(MASK, place=earlier(mask_place=[0.0] * 12))
+    found = solve(MASK, pose=earlier(mask_pose=[0.0] * 12))
     np.testing.assert_array_equal(found.values, solve(MASK).values)
-    assert any("where it was calibrated, as was found" in line for line in found.attrs["findings"])
+    assert any("as it was calibrated, as was found" in line for line in found.attrs["findings"])
 
 
 def test_places_of_before_had_fewer_numbers() -> None:
-    known = KnownPlace.from_attrs({"mask_place": np.array([0.1, 0.2])}, "cube.nc")
-    assert known.place == Place((0.1, 0.2))
+    known = KnownPose.from_attrs({"mask_place": np.array([0.1, 0.2])}, "cube.nc")
+    assert known.pose == MaskPose(0.1, 0.2)
     known.check(MASK)  # nothing is said about its mask
 
 
 def test_places_of_before_knew_no_blur() -> None:
-    with pytest.raises(ConfigError, match="before blur was looked for: align it again"):
-        KnownPlace.from_attrs({"mask_place": [0.1] * 11}, "cube.nc")
+    with pytest.raises(ConfigError, match="before blur was searched for: align it again"):
+        KnownPose.from_attrs({"mask_place": [0.1] * 11}, "cube.nc")
 
 
 @pytest.mark.parametrize("noted", ["left", [], [0.1] * 13, [np.nan], [[0.1], [0.2, 0.3]]])
 def test_what_is_no_place(noted: Any) -> None:
-    with pytest.raises(ConfigError, match=r"mask_place of cube\.nc is .* not a place"):
-        KnownPlace.from_attrs({"mask_place": noted}, "cube.nc")
+    with pytest.raises(ConfigError, match=r"mask_pose of cube\.nc is .* not the pose"):
+        KnownPose.from_attrs({"mask_place": noted}, "cube.nc")
 
 
 def test_refusals() -> None:
     with pytest.raises(ConfigError, match="without --align"):
-        reconstruct(shot(), MASK, CAMERA, place=Cube(np.zeros((28, 2, 2), np.float32)))
+        reconstruct(shot(), MASK, CAMERA, pose=Cube(np.zeros((28, 2, 2), np.float32)))
     other = Mask(1 - MASK.values)
     with pytest.raises(ConfigError, match=f"found for the mask {MASK.hash}, this one is"):
-        solve(other, place=earlier())
+        solve(other, pose=earlier())
     with pytest.raises(ConfigError, match="leave one of them out"):
-        Settings(align=True, place=KnownPlace(BESIDE))
+        Options(align=True, pose=KnownPose(BESIDE))
