@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from prismask.errors import WeightsError
 from prismask.models.sealed import read_sealed, write_sealed
+from prismask.training.compact import packed, unpacked
 from prismask.training.config import TrainConfig, difference, from_table
 from prismask.training.optimizers import Optimisers
 from prismask.training.state import TrainState
@@ -41,7 +42,7 @@ def save_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
         tensors |= _optimiser_tensors("against", adversary.optimiser, adversary.network)
     tensors = {name: value.cpu().contiguous() for name, value in tensors.items()}
     if config.output.compact:
-        tensors = {name: _compact(name, value) for name, value in tensors.items()}
+        tensors = packed(tensors)
     facts = {
         "format": FORMAT,
         "config": asdict(config),
@@ -55,7 +56,7 @@ def save_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
 
 def load_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
     """Fill `state` from a checkpoint of the same configuration; refuse any other."""
-    facts, tensors = read_sealed(path, FORMAT, "checkpoint")
+    facts, stored = read_sealed(path, FORMAT, "checkpoint")
     before = from_table(facts.get("config", {}), str(path))
     changed = [d for d in difference(before, config) if not d.startswith(FREE_TO_CHANGE)]
     if changed:
@@ -64,6 +65,7 @@ def load_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
             "Resume with the configuration it was made with, or start in a new folder."
         )
     step, seconds, best_score, validated_at = _counters(facts, path)
+    tensors = unpacked(stored)
     try:
         state.model.load_state_dict(_part(tensors, "model/"))
     except RuntimeError as error:
@@ -125,8 +127,3 @@ def _fill_optimiser(
                 # In the parameter's own memory layout, which the fused step insists on.
                 filled[key] = torch.empty_like(parameter, dtype=torch.float32).copy_(value)
         optimiser.state[parameter] = filled
-
-
-def _compact(name: str, value: Tensor) -> Tensor:
-    moment = name.startswith(("theta/", "phi/", "against/")) and not name.endswith("/step")
-    return value.to(torch.bfloat16) if moment else value

@@ -265,7 +265,7 @@ class OutputConfig:
     log_every: int = 20
     """Steps between lines of metrics.jsonl."""
     compact: bool = False
-    """Store optimiser moments as bfloat16: a smaller checkpoint that resumes almost exactly."""
+    """Checkpoints in a third of the space, which resume almost exactly (`training.compact`)."""
     tensorboard: bool = False
     """Also write TensorBoard event files (needs the package tensorboard)."""
 
