@@ -42,6 +42,33 @@ def test_a_model_that_knows_the_truth_wins() -> None:
     assert validate(lambda y, m, c: torch.zeros_like(cubes))["score"] < expected
 
 
+def test_wrong_masks_and_lamps_are_groups_of_their_own() -> None:
+    camera = CASSI.from_step(3)
+    scenes = torch.rand(2, 3, 12, 12, generator=torch.Generator().manual_seed(0)) + 0.1
+    lamp = torch.tensor([1.0, 0.01, 0.3])
+    seen: dict[str, list[tuple[Tensor, Tensor]]] = {"right": [], "wrong": []}
+
+    def model(measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+        right = any(
+            torch.allclose(measurement, camera.forward(cube, mask), atol=1e-5)
+            for cube in (scenes, lit)
+        )
+        seen["right" if right else "wrong"].append((measurement, mask))
+        return torch.ones(2, 3, 12, 12)
+
+    lit = scenes * lamp[:, None, None]
+    lit = lit / lit.amax((1, 2, 3), keepdim=True)
+    validate = make_validation(scenes, None, camera, masks=2, size=12, misplaced=0.5, lamp=lamp)
+    scores = validate(model)
+    assert set(scores) == {"score", "psnr_fabricated", "psnr_misplaced", "psnr_lamp"}
+    assert len(seen["right"]) == 4, "two masks as told, for the scenes and under the lamp"
+    assert len(seen["wrong"]) == 2, "two that are not"
+    assert scores["psnr_lamp"] != scores["psnr_fabricated"]
+    assert {float(mask.sum()) for _, mask in seen["wrong"]} == {
+        float(mask.sum()) for _, mask in seen["right"]
+    }, "the model is told the same masks"
+
+
 @pytest.mark.parametrize("in_half", [2.0, float("inf"), float("nan")])
 def test_half_precision_that_overflows_is_not_believed(in_half: float) -> None:
     def model(measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:

@@ -178,12 +178,19 @@ def _lost_peer(error: BaseException) -> bool:
 def _make_validate(config: Any, prepared: Any) -> Any:
     import torch
 
-    from prismask.evaluation.run.validation import make_validation
+    from prismask.evaluation.run.validation import LAMP, make_validation
+    from prismask.scenes.illuminants import lamp_in_bands
+    from prismask.training.setup import wavelengths
 
     region = None if prepared.region is None else torch.tensor(prepared.region.values)
-    typical_noise = sum(config.data.noise_std) / 2
+    lamp = lamp_in_bands(LAMP, wavelengths(config.camera)) if config.data.lamps > 0 else None
     return make_validation(
-        prepared.validation_scenes, region, prepared.camera, noise_std=typical_noise
+        prepared.validation_scenes,
+        region,
+        prepared.camera,
+        noise_std=sum(config.data.noise_std) / 2,
+        misplaced=0.5 if config.masks.fault_share > 0 else 0.0,
+        lamp=None if lamp is None else torch.from_numpy(lamp),
     )
 
 
