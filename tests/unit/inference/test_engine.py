@@ -47,6 +47,39 @@ def test_one_pass_is_the_model(model: Reconstructor, shot: tuple[Tensor, Tensor]
     assert found.precision == "float32"
 
 
+def awake_lumen() -> Reconstructor:
+    """A network that is told noise and mask errors, and whose looks say something."""
+    made = create_model("lumen", bands=4, seed=3, width=8, stages=2, cosines=8)
+    generator = torch.Generator().manual_seed(4)
+    with torch.no_grad():
+        for weight in made.backbone.parameters():
+            weight.add_(0.02 * torch.randn(weight.shape, generator=generator))
+    return made.eval()
+
+
+def test_a_network_is_told_noise_and_mask_errors(shot: tuple[Tensor, Tensor]) -> None:
+    """As the whole frame has them, also where it is worked on in strips and in batches."""
+    measurement, mask = shot
+    model = awake_lumen()
+    std = 0.3 * torch.rand(mask.shape, generator=torch.Generator().manual_seed(5))
+    noise = torch.tensor([0.05])
+    with torch.no_grad():
+        expected = model(measurement[None], mask, CAMERA, noise, std)[0]
+        untold = model(measurement[None], mask, CAMERA, noise)[0]
+    assert not torch.allclose(expected, untold, atol=1e-3)
+    whole = Engine(model, CPU, "float32", Tiling(tile=64, halo=9, blend=4))
+    found = whole.run(measurement, mask, CAMERA, noise_std=0.05, mask_std=std).values
+    assert torch.allclose(found, expected, atol=1e-4)
+    batch = whole.cubes(measurement[None], mask, CAMERA, noise, std)[0]
+    assert torch.allclose(batch, expected, atol=1e-4)
+    plain = whole.run(measurement, mask, CAMERA, noise_std=0.05).values
+    assert torch.allclose(plain, untold, atol=1e-4)
+    strips = Engine(model, CPU, "float32", SMALL)
+    cut = strips.run(measurement, mask, CAMERA, noise_std=0.05, mask_std=std).values
+    middle = slice(12, 28)
+    assert (cut - expected)[:, middle].abs().mean() < 0.2 * (untold - expected).abs().mean()
+
+
 def test_samples_are_passes_with_drawn_masks(
     model: Reconstructor, shot: tuple[Tensor, Tensor]
 ) -> None:

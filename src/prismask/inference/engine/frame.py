@@ -100,6 +100,7 @@ class Engine:
         seed: int = 0,
         levels: tuple[float, float] | None = None,
         noise_std: float | None = None,
+        mask_std: Tensor | None = None,
         progress: Progress | None = None,
     ) -> FrameEstimate:
         """`measurement (H, L)`, `mask (1, 1|C, H, W)` → the cube and its spread.
@@ -108,6 +109,8 @@ class Engine:
         levels: quantiles over the samples to keep, such as (0.05, 0.95).
         noise_std: noise of the measurement, against which half precision is judged, and which
             some networks take as an input; None: they are given an estimate.
+        mask_std: how wrong each pixel of the mask may be, of its shape, for networks that are told
+            (`Reconstructor.wants_mask_std`); None: nobody knows.
         """
         measurement = measurement[None].to(self.device)
         mask = as_mask_batch(mask).to(self.device)
@@ -116,8 +119,11 @@ class Engine:
         else:
             masks = mean_mask(self._fast.model.posterior, mask)
         noise = self._noise(measurement, mask, camera, noise_std)
+        told = self._told(mask, mask_std)
         network = self._network(measurement, masks[:1].to(self.device), camera, noise_std, noise)
-        passes = Passes(network, camera, sampled=samples > 0, levels=levels, noise=noise)
+        passes = Passes(
+            network, camera, sampled=samples > 0, levels=levels, noise=noise, mask_std=told
+        )
         size = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
         # A GPU puts the frame together itself and sends it over once.
         home = self.device if self.device.type == "cuda" else "cpu"
@@ -138,29 +144,43 @@ class Engine:
         return FrameEstimate(**named, precision=str(network.dtype).removeprefix("torch."))
 
     @torch.inference_mode()
-    def cubes(self, measurement: Tensor, mask: Tensor, camera: CASSI, noise_std: Tensor) -> Tensor:
+    def cubes(
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise_std: Tensor,
+        mask_std: Tensor | None = None,
+    ) -> Tensor:
         """Snapshots `(B, H, L)` through one mask, a single pass each → `(B, C, H, W)` float32.
 
         The same numbers as `run`, on the device; all at once where frames need no tiles.
-        noise_std: of each snapshot, `(B,)`.
+        noise_std: of each snapshot, `(B,)`; mask_std: as `run` takes it.
         """
         measurement, mask = measurement.to(self.device), as_mask_batch(mask).to(self.device)
         size = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
         chooses = self.precision == "auto" and self._fast.dtype != torch.float32
         if chooses or max(size) > self.tiling.tile:
             made = [
-                self.run(shot, mask, camera, noise_std=float(noise)).values
+                self.run(shot, mask, camera, noise_std=float(noise), mask_std=mask_std).values
                 for shot, noise in zip(measurement, noise_std, strict=True)
             ]
             return torch.stack(made).to(self.device)
         code = mean_mask(self._fast.model.posterior, mask)
         noise = noise_std.to(self.device) if self.wants_noise else None
-        return self._fast.reconstruct(measurement, code, camera, noise)
+        told = self._told(mask, mask_std)
+        return self._fast.reconstruct(measurement, code, camera, noise, told)
 
     @property
     def wants_noise(self) -> bool:
         """Whether the network wants to know the noise of a snapshot."""
-        return "noise" in self.model.inputs
+        return self.model.wants_noise
+
+    def _told(self, mask: Tensor, mask_std: Tensor | None) -> Tensor | None:
+        """What the network is told of the mask's errors, on the device; None: nothing."""
+        if mask_std is None or not self.model.wants_mask_std:
+            return None
+        return as_mask_batch(mask_std).to(mask)
 
     def _tiling_for(self, kept: int, size: tuple[int, int], camera: CASSI) -> Tiling:
         """Tiles so small that `kept` samples of one fit into memory."""

@@ -26,6 +26,8 @@ class Strip:
     """`(1, h, l)`."""
     masks: Tensor
     """One mask `(N, 1|C, h, w)` for each pass."""
+    mask_std: Tensor | None
+    """What the network is told of the masks' errors, `(1, 1|C, h, w)`."""
     planes: Tensor | None
     """Input planes `(1, K, h, w)` where there is a single pass; they are the largest thing in
     memory, so several passes make them one after the other."""
@@ -45,6 +47,8 @@ class Passes:
     """Noise of the whole snapshot `(1,)`, for networks that want to know; None: no such network.
 
     A strip by itself would be judged by what happens to lie in it."""
+    mask_std: Tensor | None = None
+    """Errors of the mask `(1, 1|C, H, W)`, for networks that are told; None: nothing is told."""
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -57,8 +61,9 @@ class Passes:
     def strip(self, measurement: Tensor, masks: Tensor, tile: Tile) -> Strip:
         """What the strip of `tile` shares, cut from `measurement (1, H, L)` and the masks."""
         seen, codes = strip(measurement, tile, self.camera), strip(masks, tile, self.camera)
+        told = None if self.mask_std is None else strip(self.mask_std, tile, self.camera)
         planes = None if self.sampled else self._planes(seen, codes)
-        return Strip(seen, codes, planes)
+        return Strip(seen, codes, told, planes)
 
     def run(self, piece: Strip, tile: Tile) -> list[Tensor]:
         """The results of a tile, each `(C, h, w)` float32, in the order of `outputs`."""
@@ -91,7 +96,14 @@ class Passes:
         # A backbone that contains the camera is only ever given whole strips.
         network = self.network
         answers = run_ensemble(
-            network.backbone, given, piece.measurement, mask, self.camera, network.ensemble
+            network.backbone,
+            given,
+            piece.measurement,
+            mask,
+            self.camera,
+            network.ensemble,
+            self.noise,
+            piece.mask_std,
         )[:, 0].float()
         return combined(answers)
 
