@@ -3,7 +3,7 @@
     python benchmarks/train_profile.py CONFIG.toml [--set KEY=VALUE …] [--steps 50] [--kernels 25]
 
 Takes a real configuration with its scenes, masks and faults. Prints milliseconds for making a batch
-by itself, for the step with and without making one, and on CUDA the kernels that take longest. Needs
+by itself, for the step with and without it, and on CUDA the kernels that take longest. Needs
 torch, NumPy, SciPy and safetensors only.
 """
 
