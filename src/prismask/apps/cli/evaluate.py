@@ -176,8 +176,8 @@ def spectra_test(
     size
         Height and width of the scenes in pixels. [default: 128]
     noise
-        Measurement noise, std in units of the cube's values (white is 1) on 2/C times the sum over
-        C bands.
+        Measurement noise: std on 2/C times the snapshot of C bands, so relative to the cube's range
+        (white is 1).
     level
         Level of the interval.
     seed

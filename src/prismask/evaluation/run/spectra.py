@@ -225,6 +225,11 @@ def _add_example(folder: Path, cell: Cell, planted: Planted, cube: Cube) -> None
 
 def _earlier(folder: Path, resume: bool) -> dict[str, Any] | None:
     if not (folder / RECORD).exists():
+        if (folder / CELLS).exists():
+            raise OutputExistsError(
+                f"{folder} holds finished cells ({CELLS}) but no {RECORD}: they are of another "
+                "evaluation. Choose another --out."
+            )
         return None
     if not resume:
         raise OutputExistsError(
