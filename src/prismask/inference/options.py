@@ -57,7 +57,7 @@ class MethodOptions:
     hundred runs of a network, for solvers a default one."""
     adapt: int = 0
     """Steps in which the network first learns the scene from its own cube; 60 took 64 s on two CPU
-    cores and 220 s on one busy one, whatever the size of the frame."""
+    cores, 220 s on one busy one."""
 
     def __post_init__(self) -> None:
         if self.method is not None and self.model is not None:

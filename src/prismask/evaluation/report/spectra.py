@@ -86,7 +86,7 @@ def _examples(source: Source) -> list[Block]:
         Picture(
             f"spectra-{source.name}-examples",
             example_figure(shown, source.record["wavelengths_nm"]),
-            "For each structure a pixel of the first drawn scene, where it is of middling strength: "
+            "For each structure a pixel of the first drawn scene, where it is middling strong: "
             f"the truth, what each method made of it, and its {level} interval where it has one.",
             "Small panels, one for each structure: spectra of the truth and of every method",
         )
