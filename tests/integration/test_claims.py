@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from prismask.evaluation.tables.files import read_table
 from prismask.models.catalogue import shipped
 from prismask.models.inputs import network_scale
 
@@ -86,3 +87,15 @@ def test_solvers_are_compared_in_one_convention() -> None:
         told = [float(cell.strip(" *")) for cell in row.groups()]
         wanted = [mean[key] for key in ("psnr_paper", "psnr_dgsmp", "seconds")]
         assert told == pytest.approx(wanted, abs=0.0051), title
+
+
+def test_the_page_about_spectra_quotes_its_table() -> None:
+    def lines(path: str) -> set[str]:
+        text = (RESULTS / path).read_text(encoding="utf-8")
+        return {re.sub(r"\s+", " ", line) for line in text.splitlines() if line.startswith("|")}
+
+    quoted = {line for line in lines("pages/spectra.md") if not line.startswith("|--")}
+    assert len(quoted) > 40
+    assert quoted <= lines("spectra/summary.md")
+    trials = {row["trials"] for row in read_table(RESULTS / "spectra" / "summary.csv")}
+    assert f"--trials {max(trials)} --out results/spectra" in _text("results/pages/spectra.md")
