@@ -108,6 +108,6 @@ def _curves(source: Source, rows: Sequence[Mapping[str, Any]], group: str) -> li
             amplitude_figure(shares, SIZES),
             f"{group.capitalize()} scenes: share of a structure's amplitude that is left, against "
             "its size. The dotted line is all of it.",
-            "Panels for lines, dips and cosines: the share that each method keeps grows with size",
+            "Panels for lines, dips and cosines: the share that each method keeps, against size",
         )
     ]
