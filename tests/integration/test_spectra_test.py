@@ -127,3 +127,4 @@ def test_wrong_options_are_refused(tmp_path: Path) -> None:
         spectra_test("gap-tv", out=tmp_path, **{**QUICK, "size": 8})
     with pytest.raises(ConfigError, match="drawn"):
         spectra_test("gap-tv", out=tmp_path, **{**QUICK, "groups": ["test"]})
+    assert run(["spectra-test", "gap-tv", "--trials", "0", "--out", str(tmp_path / "out")]) == 2

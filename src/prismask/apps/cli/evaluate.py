@@ -194,7 +194,8 @@ def spectra_test(
     from prismask.evaluation.run.runs import CELLS
     from prismask.evaluation.run.spectra import spectra_test as run
 
-    given = {name: value for name, value in (("trials", trials), ("size", size)) if value}
+    sizes = {"trials": trials, "size": size}
+    given = {name: value for name, value in sizes.items() if value is not None}
     try:
         with reporter() as report:
             found = run(
