@@ -5,7 +5,7 @@
 Each scene is photographed through a mask that lies beside its calibration by a shift of the given
 size in a random direction, with growth of up to half that size towards the edges, or behind a prism
 that spreads the spectrum over more or fewer pixels than calibrated, or out of focus; with noise of
-σ = 0.02 in units in which a white pixel of one band counts 1. The network is given the nominal
+0.02 on the sum over the bands (σ = 0.0014 of docs/method.md). The network is given the nominal
 mask, the mask as `reconstruct --align` finds it, and the true one, and it is counted how many
 true values lie inside the 90 % interval that ships with the network. Last comes the one real sample
 of miscalibration there is: photographed through one calibration of an aperture, given another one

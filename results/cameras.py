@@ -4,10 +4,11 @@
     python results/cameras.py --model srn-looks.cameras --only network --json cameras-many.json
 
 Six CAVE validation scenes of 192×224 (or ten of KAIST, `--scenes test`), brought to each camera's
-bands, are photographed through a fabricated mask with noise of σ = 0.02 in units in which a white
-pixel of one band counts 1. `reconstruct` makes the cube with the network, which is shown a virtual
-camera like those of its training (inference/camera_match/bands.py), and with GAP-TV. Where the
-number of bands is that of the training the network is also shown the camera as it is. Beside PSNR
+bands, are photographed through a fabricated mask with noise of 0.02 on the sum over the bands, in
+which a white pixel of one band counts 1 (σ = 0.0014 of docs/method.md with 28 bands). `reconstruct`
+makes the cube with the network, which is shown a virtual camera like those of its training
+(inference/camera_match/bands.py), and with GAP-TV. Where the number of bands is that of the
+training the network is also shown the camera as it is. Beside PSNR
 paper stands the share of the true values inside the 90 % interval, and what `reconstruct`
 takes by default. The interval was fitted on the validation scenes, behind the training's camera and
 behind 24 others,

@@ -7,7 +7,7 @@ prism that spreads the spectrum further; `reconstruct` is given the mask as cali
 often the snapshot contradicts its mask, and how many true values lie inside the 90 % interval, by
 the quantile of right masks ("before") and as `reconstruct` gives it. Validation scenes (CAVE) are
 seen through crops of training masks and fabricated ones, test scenes (KAIST) through masks of the
-other instrument; noise of σ = 0.02 in units in which a white pixel of one band counts 1. Nothing is
+other instrument; noise of 0.02 on the sum over the bands (σ = 0.0014 of docs/method.md). Nothing is
 chosen here. Scores go to doubts.json.
 """
 

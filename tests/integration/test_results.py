@@ -16,14 +16,17 @@ from prismask.evaluation.report.headline import (
     read_headline,
     refreshed,
 )
-from prismask.evaluation.run.runs import read_run
+from prismask.evaluation.run import spectra
+from prismask.evaluation.run.runs import read_record, read_run
 from prismask.evaluation.tables.files import read_table
 from prismask.evaluation.tables.markdown import evaluation_text, grid, stress_text
 from prismask.evaluation.tables.published import row_number
+from prismask.evaluation.tables.spectra import summary_text
 from prismask.evaluation.tables.summaries import PairedRow, Summary, SummaryRow
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
+SPECTRA = RESULTS / "spectra"
 QUOTING = ("README.md", "docs/models.md", "results/README.md")
 """Pages that quote the headline."""
 SPREAD = r"\d\d\.\d\d ± \d\.\d\d"
@@ -136,7 +139,9 @@ def _anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "folder", sorted(path.parent for path in RESULTS.rglob("summary.csv")), ids=lambda p: p.name
+    "folder",
+    sorted(path.parent for path in RESULTS.rglob("summary.csv") if path.parent != SPECTRA),
+    ids=lambda p: p.name,
 )
 def test_every_summary_is_what_its_tables_make(folder: Path) -> None:
     """Whoever changes how a summary is written has to write these anew."""
@@ -146,3 +151,9 @@ def test_every_summary_is_what_its_tables_make(folder: Path) -> None:
         summary.paired = [PairedRow(**row) for row in read_table(folder / "paired.csv")]
     text = stress_text if record.get("kind") == "stress" else evaluation_text
     assert text(record, summary) == (folder / "summary.md").read_text(encoding="utf-8")
+
+
+def test_the_summary_of_spectra_is_what_its_tables_make() -> None:
+    record = read_record(SPECTRA, spectra.RECORD, spectra.FORMAT, "test of spectra")
+    text = summary_text(list(read_table(SPECTRA / "summary.csv")), record)
+    assert text == (SPECTRA / "summary.md").read_text(encoding="utf-8")

@@ -56,8 +56,8 @@ class MethodOptions:
     """First find the pose of the mask, to fractions of a pixel, from the snapshot; takes some
     hundred runs of a network, for solvers a default one."""
     adapt: int = 0
-    """Steps in which the network first learns the scene from its own cube; 60 take a minute on two
-    CPU cores, whatever the size of the frame."""
+    """Steps in which the network first learns the scene from its own cube; 60 took 64 s on two CPU
+    cores, 220 s on one busy one."""
 
     def __post_init__(self) -> None:
         if self.method is not None and self.model is not None:

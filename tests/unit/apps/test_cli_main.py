@@ -17,7 +17,8 @@ from prismask.errors import FormatError
 PRISMASK = [sys.executable, "-m", "prismask"]
 COMMANDS = (
     "demo", "info", "simulate", "reconstruct", "render", "evaluate-pair", "convert", "train",
-    "models", "calibrate", "evaluate", "stress", "analyse", "report", "view", "serve",
+    "models", "calibrate", "evaluate", "stress", "spectra-test", "analyse", "report",
+    "view", "serve",
 )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from prismask.apps.cli.calibrate import calibrate
 from prismask.apps.cli.camera import camera
 from prismask.apps.cli.convert import convert
 from prismask.apps.cli.demo import demo
-from prismask.apps.cli.evaluate import evaluate, stress
+from prismask.apps.cli.evaluate import evaluate, spectra_test, stress
 from prismask.apps.cli.evaluate_pair import evaluate_pair
 from prismask.apps.cli.info import info
 from prismask.apps.cli.join import join
@@ -55,7 +55,7 @@ for command in (
 for shared in SHARED_OPTIONS:
     # Here, because their module is also read where cyclopts is not installed.
     Parameter(name="*")(shared)
-for scoring in (train, evaluate, stress, analyse):
+for scoring in (train, evaluate, stress, spectra_test, analyse):
     # Flags that are off by default need no second name that turns them off.
     app.command(scoring, default_parameter=Parameter(negative=()))
 

@@ -18,13 +18,14 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from prismask.apps.cli.analyse import analyse
-from prismask.apps.cli.evaluate import evaluate, stress
+from prismask.apps.cli.evaluate import evaluate, spectra_test, stress
 from prismask.apps.cli.terminal import complain
 from prismask.errors import PrismaskError
 
 COMMANDS: dict[str, Callable[..., int]] = {
     "evaluate": evaluate,
     "stress": stress,
+    "spectra-test": spectra_test,
     "analyse": analyse,
 }
 WRONG_INPUT = 2
@@ -32,7 +33,7 @@ INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """`python -m prismask.evaluation evaluate|stress|analyse …`: the exit code."""
+    """`python -m prismask.evaluation evaluate|stress|spectra-test|analyse …`: the exit code."""
     parser = argparse.ArgumentParser(prog="python -m prismask.evaluation")
     subparsers = parser.add_subparsers(dest="command", required=True)
     for name, command in COMMANDS.items():

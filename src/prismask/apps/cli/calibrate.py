@@ -239,5 +239,6 @@ def _class_line(name: str, size: dict[str, Any]) -> str:
 
 
 def _spread(left_out: Sequence[float]) -> str:
+    """The range first: it is what a new one may expect, the mean is not."""
     low, mean, high = (100 * value for value in left_out)
-    return f"{mean:.1f} % ({low:.1f} to {high:.1f})"
+    return f"{low:.1f} to {high:.1f} % (mean {mean:.1f})"

@@ -19,7 +19,8 @@ CAMERA_SEED = 977_201
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """Scenes and masks that no training has seen."""
+    """Scenes from which the network itself did not learn (its mask posterior may have), and masks:
+    crops of the region of the training masks, and fabricated ones."""
 
     scenes: Tensor
     """`(N, C, H, W)`, crops in the network's bands."""

@@ -1,7 +1,7 @@
-"""`prismask evaluate` and `prismask stress`: models side by side, on masks they have not seen.
+"""`prismask evaluate`, `stress` and `spectra-test`: models side by side, on unseen masks.
 
 Nothing here needs more than torch, NumPy, SciPy and safetensors, so that
-`python -m prismask.evaluation` runs the same two commands on a bare GPU machine.
+`python -m prismask.evaluation` runs the same commands on a bare GPU machine.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from prismask.apps.cli.scoring_options import (
     SceneOptions,
     WorkOptions,
     as_arguments,
+    read_camera,
     words,
 )
 from prismask.apps.cli.terminal import remark, say
@@ -132,6 +133,96 @@ def stress(
         precision=precision,
         **as_arguments(scenes, delivery, work),
     )
+
+
+def spectra_test(
+    models: list[str],
+    /,
+    *,
+    out: Path,
+    data: Path | None = None,
+    groups: str | None = None,
+    features: str | None = None,
+    trials: int | None = None,
+    size: int | None = None,
+    noise: float = 0.0,
+    level: float = 0.9,
+    seed: int = 0,
+    camera: str | None = None,
+    device: str = "auto",
+    quick: bool = False,
+    resume: bool = False,
+) -> int:
+    """Measure what models make of spectra with structure: lines, dips, lamps, lasers.
+
+    A structure is planted into drawn and validation scenes, photographed through fabricated masks
+    and reconstructed as `reconstruct` does it, with its interval.
+
+    Parameters
+    ----------
+    models
+        Weights files, run folders, fresh networks (srn) or solvers (gap-tv).
+    out
+        Folder for tables and record.
+    data
+        The data folder. [default: PRISMASK_DATA, or shared/data nearby; without one, drawn scenes
+        alone]
+    groups
+        drawn, validation, separated by commas. [default: both]
+    features
+        smooth, line, cosine, dips, laser, lamp, separated by commas. [default: all]
+    trials
+        Masks per group, each with a scene of its own. [default: 4]
+    size
+        Height and width of the scenes in pixels. [default: 128]
+    noise
+        Measurement noise: std on 2/C times the snapshot of C bands, so relative to the cube's range
+        (white is 1).
+    level
+        Level of the interval.
+    seed
+        Draws scenes, masks, structures and noise.
+    camera
+        The camera, as in step=3,axis=height. [default: 28 bands, 2 px per band along the width]
+    device
+        auto, cpu, cuda or cuda:1.
+    quick
+        One structure of each kind in one trial of 64 pixels, to try it out.
+    resume
+        Go on with the run that the folder holds.
+    """
+    from prismask.evaluation.run.runs import CELLS
+    from prismask.evaluation.run.spectra import spectra_test as run
+
+    sizes = {"trials": trials, "size": size}
+    given = {name: value for name, value in sizes.items() if value is not None}
+    try:
+        with reporter() as report:
+            found = run(
+                models,
+                data,
+                out,
+                groups=words(groups),
+                kinds=words(features),
+                camera=None if camera is None else read_camera(camera),
+                device=device,
+                quick=quick,
+                resume=resume,
+                progress=report("test of spectra"),
+                noise=noise,
+                level=level,
+                seed=seed,
+                **given,
+            )
+    except KeyboardInterrupt:
+        if (out / CELLS).exists():
+            remark(f"Finished snapshots are kept in {out}: give the same command with --resume.")
+        raise
+    say(found.markdown)
+    remark(f"{out}: spectra.json, scores.csv, summary.csv, summary.md")
+    for failure in found.failures[:5]:
+        remark(f"failed: {failure}")
+    return SOME_FAILED if found.failures else 0
 
 
 def _told(

@@ -25,7 +25,7 @@ def report(
     Parameters
     ----------
     folder
-        Looked through for evaluations, stress tests, analyses and trainings.
+        Looked through for evaluations, stress tests, tests of spectra, analyses and trainings.
     out
         The HTML file; its tables go beside it as .md. [default: report.html in the folder]
     title

@@ -44,7 +44,8 @@ class ProtocolOptions:
     groups: str | None = None
     """Mask groups of the split, separated by commas. [default: those of the protocol]"""
     noise: float = 0.0
-    """Measurement noise, std relative to the cube's range."""
+    """Measurement noise: std on 2/C times the snapshot of C bands, so relative to the cube's range
+    (white is 1)."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class Settings:
     batch: int = BATCH
     """Scenes that go through a model at once."""
     noise: float = 0.0
-    """Measurement noise, std relative to the cube's range; seeded."""
+    """Measurement noise: std on 2/C times the snapshot, so relative to the cube's range; seeded."""
     workers: int = 1
     """Processes."""
     threads: int | None = None

@@ -18,6 +18,7 @@ from prismask.evaluation.report.models import model_sections
 from prismask.evaluation.report.render import html_page, markdown_page
 from prismask.evaluation.report.scores import score_sections
 from prismask.evaluation.report.sources import Sources, find_sources
+from prismask.evaluation.report.spectra import spectra_sections
 from prismask.evaluation.report.stress import stress_sections
 from prismask.evaluation.report.training import training_sections
 from prismask.scenes.atomic import refuse_existing, write_beside
@@ -50,7 +51,7 @@ def write_report(
 ) -> Report:
     """Write the page, and its tables as Markdown beside it.
 
-    folder: looked through for evaluations, stress tests, analyses and trainings.
+    folder: looked through for evaluations, stress tests, tests of spectra, analyses and trainings.
     out: the HTML file; left out: report.html in the folder.
     truth_pictures: whether true cubes of the data set may be pictured; not for publishing.
     figures: a folder that gets every figure as a PNG, linked from the Markdown.
@@ -81,6 +82,7 @@ def build_page(found: Sources, truth_pictures: bool = True, title: str = "") -> 
         sections += score_sections(source)
     sections += model_sections(found)
     sections += stress_sections(found.stresses)
+    sections += spectra_sections(found.spectra)
     for source in found.analyses:
         sections += analysis_sections(source, truth_pictures)
     sections += training_sections(found)
@@ -98,6 +100,7 @@ def missing_parts(found: Sources) -> list[str]:
     for parts, text in (
         (found.evaluations, "No evaluation: `prismask evaluate MODEL… --out DIR/many-to-many`."),
         (found.stresses, "No stress test: `prismask stress MODEL… --out DIR/stress`."),
+        (found.spectra, "No test of spectra: `prismask spectra-test MODEL… --out DIR/spectra`."),
         (found.analyses, "No analyses (pictures, spectra, uncertainty): `prismask analyse MODEL… "
                          "--out DIR/analysis`."),
     ):  # fmt: skip
@@ -112,7 +115,7 @@ def missing_parts(found: Sources) -> list[str]:
         ]
     missing += [
         f"{source.name} is not finished: give its command again with `--resume`."
-        for source in (*found.evaluations, *found.stresses)
+        for source in (*found.evaluations, *found.stresses, *found.spectra)
         if not source.is_finished
     ]
     return missing + found.problems

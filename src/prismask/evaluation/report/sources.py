@@ -19,7 +19,8 @@ from prismask.evaluation.analyses.training_log import (
 )
 from prismask.evaluation.protocol.scenarios import GROUP_TEXTS
 from prismask.evaluation.report import headline
-from prismask.evaluation.run.runs import FORMAT, RECORD, read_run
+from prismask.evaluation.run import spectra
+from prismask.evaluation.run.runs import FORMAT, RECORD, read_record, read_run
 from prismask.evaluation.tables.files import read_frame, read_table
 from prismask.evaluation.tables.scores import ScoreTable
 
@@ -75,6 +76,8 @@ class Sources:
 
     evaluations: list[Source] = field(default_factory=list)
     stresses: list[Source] = field(default_factory=list)
+    spectra: list[Source] = field(default_factory=list)
+    """Tests of spectra with structure."""
     analyses: list[Source] = field(default_factory=list)
     trainings: dict[str, TrainingLog] = field(default_factory=dict)
     """Runs of `prismask train`."""
@@ -85,8 +88,9 @@ class Sources:
 
     @property
     def with_kinds(self) -> list[tuple[str, Source]]:
-        """Evaluations, stress tests and analyses, each with the word for it."""
+        """Evaluations, tests and analyses, each with the word for it."""
         kinds = {"evaluation": self.evaluations, "stress test": self.stresses}
+        kinds["test of spectra"] = self.spectra
         kinds["analysis"] = self.analyses
         return [(kind, source) for kind, sources in kinds.items() for source in sources]
 
@@ -99,7 +103,7 @@ class Sources:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to report."""
-        return not (self.evaluations or self.stresses or self.analyses or self.trainings)
+        return not (self.with_kinds or self.trainings)
 
 
 def find_sources(folder: str | Path) -> Sources:
@@ -120,8 +124,8 @@ def find_sources(folder: str | Path) -> Sources:
         reasons = f" Unreadable: {' '.join(found.problems)}" if found.problems else ""
         raise DataMissingError(
             f"{folder} holds nothing to report: no {RECORD} of an evaluation or a stress test, no "
-            f"{store.RECORD}, no {METRICS}. Make some with `prismask evaluate … --out "
-            f"{folder}/evaluation`.{reasons}"
+            f"{spectra.RECORD}, no {store.RECORD}, no {METRICS}. Make some with "
+            f"`prismask evaluate … --out {folder}/evaluation`.{reasons}"
         )
     return found
 
@@ -133,6 +137,13 @@ def _add_run(path: Path, name: str, found: Sources) -> None:
         source.check_tables()
         kind = found.stresses if source.record.get("kind") == "stress" else found.evaluations
         kind.append(source)
+
+
+def _add_spectra(path: Path, name: str, found: Sources) -> None:
+    record = read_record(path, spectra.RECORD, spectra.FORMAT, "test of spectra")
+    source = Source(name, path, record)
+    source.check_tables()
+    found.spectra.append(source)
 
 
 def _add_analysis(path: Path, name: str, found: Sources) -> None:
@@ -151,6 +162,7 @@ def _add_headline(path: Path, name: str, found: Sources) -> None:
 
 READERS: dict[str, Callable[[Path, str, Sources], None]] = {
     RECORD: _add_run,
+    spectra.RECORD: _add_spectra,
     store.RECORD: _add_analysis,
     METRICS: _add_training,
     headline.NAME: _add_headline,

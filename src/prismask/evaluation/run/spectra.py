@@ -1,0 +1,330 @@
+"""`spectra_test(models, out=DIR)`: what methods make of spectra that are not smooth.
+
+    spectra.json     what ran: seed, hashes, masks, models, versions, device
+    cells.jsonl      finished snapshots, to go on from
+    examples.jsonl   spectra of one pixel of the first drawn scene: truth, estimate, interval
+    scores.csv       one value per line (also .parquet where pyarrow is installed)
+    summary.csv, summary.md
+
+Every method gets the same snapshots, through the same delivery as `reconstruct`, which gives the
+interval. Masks are fabricated, so that nobody has seen them and none of the test is used; a trial
+has a mask and a scene of its own, and every structure is planted into that scene. Scenes are drawn
+(`drawn`), or crops of the validation scenes where the data folder is there (`validation`).
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import logging
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from prismask.errors import ConfigError, DivergedError, OutputExistsError
+from prismask.evaluation.protocol.overlap import trained_on, trained_scenes
+from prismask.evaluation.protocol.spectra import METRICS, QUICK, features, measure
+from prismask.evaluation.run.cells import Cell, CellResult
+from prismask.evaluation.run.contenders import Contender, Models, build_contender, read_entries
+from prismask.evaluation.run.journal import Journal
+from prismask.evaluation.run.runs import CELLS, read_record
+from prismask.evaluation.run.spectra_snapshots import (
+    Bench,
+    Shot,
+    SpectraSettings,
+    make_bench,
+)
+from prismask.evaluation.tables.spectra import summary_rows, summary_text, write_spectra_tables
+from prismask.inference.options import Options
+from prismask.inference.reconstruct import Reconstruction
+from prismask.models.devices import choose_device
+from prismask.models.provenance import commit, device_name, versions
+from prismask.optics.camera import CASSI
+from prismask.optics.resolve import CameraDescription
+from prismask.optics.simulate import camera_attrs
+from prismask.progress import Progress
+from prismask.scenes.atomic import write_beside
+from prismask.scenes.records import Cube, array_hash
+from prismask.scenes.synthetic.spectra import Feature, Planted
+
+log = logging.getLogger(__name__)
+
+RECORD, EXAMPLES = "spectra.json", "examples.jsonl"
+FORMAT = "prismask-spectra-1"
+QUICK_TRIALS, QUICK_SIZE = 1, 64
+
+
+@dataclass(frozen=True, eq=False)
+class SpectraTest:
+    """A finished run."""
+
+    record: dict[str, Any]
+    rows: list[dict[str, Any]]
+    """The summary: mean and spread by model, group, feature and metric."""
+    markdown: str
+    failures: list[str]
+
+
+def spectra_test(
+    models: Models,
+    data: str | Path | None = None,
+    out: str | Path = "spectra",
+    *,
+    groups: Sequence[str] | None = None,
+    kinds: Sequence[str] | None = None,
+    camera: CASSI | CameraDescription | None = None,
+    device: str = "auto",
+    quick: bool = False,
+    resume: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> SpectraTest:
+    """Measure what models make of lines, cosines, dips, lamps and lasers.
+
+    models: as in `evaluation.run.runner.evaluate`.
+    data: the data folder; left out and not found, only drawn scenes are used.
+    groups: drawn, validation or both.
+    kinds: of `scenes.synthetic.spectra.KINDS`; left out: all.
+    quick: one structure of each kind, one small trial.
+    options: fields of `SpectraSettings`.
+    """
+    if quick:
+        options = {"trials": QUICK_TRIALS, "size": QUICK_SIZE, **options}
+    settings = SpectraSettings(**options)
+    chosen = QUICK if quick and kinds is None else features(kinds)
+    bench, remarks = make_bench(settings, camera, data, groups)
+    chosen_device = choose_device(device)
+    wished = Options(level=settings.level, check_mask=False, device=str(chosen_device))
+    contenders = {
+        entry.label: build_contender(entry, bench.camera.bands, settings.seed, wished)
+        for entry in read_entries(models)
+    }
+    folder = Path(out)
+    earlier = _earlier(folder, resume)
+    record = _record(bench, contenders, chosen_device, remarks)
+    _check_same(record, earlier, folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    record["sessions"] = [*(earlier or {}).get("sessions", ()), _session()]
+    _write(folder, record)
+    with Journal(folder / CELLS) as journal:
+        _compute(bench, contenders, chosen, journal, folder, progress)
+        cells = list(_cells(bench, contenders, chosen))
+        results = [journal.read(cell) for cell in cells]
+    rows = summary_rows(results)
+    record["finished"] = record["sessions"][-1]["started"]
+    text = summary_text(rows, record)
+    write_spectra_tables(folder, results, rows, text, record["trial_scenes"])
+    _write(folder, record)
+    failures = [
+        f"{r.cell.model}, {r.cell.group} trial {r.cell.trial}, {r.cell.fault}: {why}"
+        for r in results
+        for why in r.failed.values()
+    ]
+    return SpectraTest(record, rows, text, failures)
+
+
+def _compute(
+    bench: Bench,
+    contenders: Mapping[str, Contender],
+    chosen: Sequence[Feature],
+    journal: Journal,
+    folder: Path,
+    progress: Progress | None,
+) -> None:
+    """Whatever the journal does not hold yet."""
+    ready = {label: _ready(one) for label, one in contenders.items()}
+    total = len(list(_cells(bench, contenders, chosen)))
+    done = 0
+    for group in bench.scenes:
+        for trial in range(bench.settings.trials):
+            for feature in chosen:
+                cells = [_cell(label, group, trial, feature) for label in contenders]
+                missing = [cell for cell in cells if cell not in journal]
+                done += len(cells) - len(missing)
+                shot = bench.shoot(group, trial, feature) if missing else None
+                for cell in missing:
+                    assert shot is not None
+                    result, cube = _score(cell, shot, ready[cell.model], bench)
+                    if cube is not None and group == "drawn" and trial == 0:
+                        _add_example(folder, cell, shot.planted, cube)
+                    journal.append(result)
+                    done += 1
+                    if progress is not None:
+                        progress(done, total, {"model": cell.model})
+
+
+def _ready(contender: Contender) -> Reconstruction:
+    options = contender.options
+    method = contender.build(choose_device(options.device))
+    # The options of a solver are in the method already.
+    return Reconstruction(replace(options, method_options=()), method)
+
+
+def _score(
+    cell: Cell, shot: Shot, ready: Reconstruction, bench: Bench
+) -> tuple[CellResult, Cube | None]:
+    """What became of one snapshot; NaN where the method stopped."""
+    started = time.perf_counter()
+    failed: dict[str, str] = {}
+    cube = None
+    values = dict.fromkeys(METRICS, math.nan)
+    try:
+        cube = ready.run(shot.measurement, shot.mask, bench.camera, bench.wavelengths)
+        values = measure(cube, shot.planted)
+    except DivergedError as error:
+        failed[cell.fault] = str(error)
+    seconds = time.perf_counter() - started
+    digest = _digest(shot.measurement.values.tobytes())
+    listed = {name: [value] for name, value in values.items()}
+    return CellResult(cell, shot.mask.hash, digest, seconds, listed, failed), cube
+
+
+def _cell(label: str, group: str, trial: int, feature: Feature) -> Cell:
+    return Cell(label, group, trial, feature.name, feature.size)
+
+
+def _cells(
+    bench: Bench, contenders: Mapping[str, Contender], chosen: Sequence[Feature]
+) -> Iterator[Cell]:
+    """All cells in the order of the table."""
+    for label in contenders:
+        for group in bench.scenes:
+            for feature in chosen:
+                for trial in range(bench.settings.trials):
+                    yield _cell(label, group, trial, feature)
+
+
+def _add_example(folder: Path, cell: Cell, planted: Planted, cube: Cube) -> None:
+    """One pixel's spectra, for the figure: where the structure is of middling strength."""
+    structure = np.abs(planted.values - planted.smooth).sum(0)
+    order = np.argsort(np.where(planted.where, structure, -1.0), axis=None)
+    inside = int(planted.where.sum())
+    if not inside:
+        return
+    pixel = np.unravel_index(order[len(order) - 1 - inside // 2], structure.shape)
+    arrays = {"truth": planted.values, "estimate": cube.values, "lower": cube.lower,
+              "upper": cube.upper}  # fmt: skip
+    spectra = {
+        name: None if part is None else [round(float(v), 5) for v in part[:, *pixel]]
+        for name, part in arrays.items()
+    }
+    facts = {"model": cell.model, "feature": cell.fault, "size": cell.size, **spectra}
+    with (folder / EXAMPLES).open("a", encoding="utf-8") as file:
+        file.write(json.dumps(facts, ensure_ascii=False) + "\n")
+
+
+# --- the folder ----------------------------------------------------------------------------------
+
+
+def _earlier(folder: Path, resume: bool) -> dict[str, Any] | None:
+    if not (folder / RECORD).exists():
+        if (folder / CELLS).exists():
+            raise OutputExistsError(
+                f"{folder} holds finished cells ({CELLS}) but no {RECORD}: they are of another "
+                "evaluation. Choose another --out."
+            )
+        return None
+    if not resume:
+        raise OutputExistsError(
+            f"{folder} holds a test of spectra already. Go on with it (--resume), or choose "
+            "another --out."
+        )
+    return read_record(folder, RECORD, FORMAT, "test of spectra")
+
+
+def _record(
+    bench: Bench, contenders: Mapping[str, Contender], device: torch.device, remarks: Sequence[str]
+) -> dict[str, Any]:
+    settings = bench.settings
+    trial_scenes = {
+        group: [bench.scene(group, trial)[0] for trial in range(settings.trials)]
+        for group in bench.scenes
+    }
+    names = {name for listed in trial_scenes.values() for name in listed}
+    notes = list(remarks)
+    for label, one in contenders.items():
+        if seen := trained_scenes(one, names):
+            notes.append(f"{label} **was trained on** {', '.join(seen)}.")
+        if seen := trained_scenes(one, names, "validation"):
+            notes.append(f"{label}: its training was validated on {', '.join(seen)}.")
+    masks = {g: [bench.mask(g, t).hash for t in range(settings.trials)] for g in bench.scenes}
+    return {
+        "format": FORMAT,
+        "kind": "spectra",
+        "protocol": "spectra",
+        "seed": settings.seed,
+        "size": settings.size,
+        "noise": settings.noise,
+        "level": settings.level,
+        "camera": camera_attrs(bench.camera),
+        "device": device.type,
+        "wavelengths_nm": list(bench.wavelengths),
+        "metrics": list(METRICS),
+        "trial_scenes": trial_scenes,
+        "scenes": {
+            name: array_hash(cube.values)
+            for listed in bench.scenes.values()
+            for name, cube in listed.items()
+            if name in names
+        },
+        "groups": {
+            group: {"masks": {"id": _digest("".join(found).encode()), "masks": found}}
+            for group, found in masks.items()
+        },
+        "models": {
+            label: {
+                "kind": one.kind, "identity": one.identity, "trained_on": trained_on(one),
+                "precision": "float32",
+            }
+            for label, one in contenders.items()
+        },
+        "remarks": notes,
+        "versions": versions(),
+        "commit": commit(),
+        "device_name": device_name(device),
+        "finished": None,
+    }  # fmt: skip
+
+
+def _check_same(record: Mapping[str, Any], earlier: Mapping[str, Any] | None, out: Path) -> None:
+    """What is there must belong to the same snapshots; models, groups and trials may be added."""
+    if earlier is None:
+        return
+    for key in ("seed", "size", "noise", "level", "camera", "device"):
+        if json.loads(json.dumps(record[key])) != earlier.get(key):
+            raise ConfigError(
+                f"{out} was started with {key} = {earlier.get(key)}, now it is {record[key]}: the "
+                "two do not belong into one table. Choose another --out."
+            )
+    for label, facts in record["models"].items():
+        before = earlier["models"].get(label)
+        if before is not None and before["identity"] != facts["identity"]:
+            raise ConfigError(
+                f"{out} was started with another {label!r}. Give one of them another label, or "
+                "choose another --out."
+            )
+    for name, digest in earlier["scenes"].items():
+        if record["scenes"].get(name, digest) != digest:
+            raise ConfigError(f"{out} was started with another scene {name}: choose another --out.")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
+def _session() -> dict[str, Any]:
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {"started": now, "versions": versions(), "commit": commit()}
+
+
+def _write(folder: Path, record: Mapping[str, Any]) -> None:
+    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+    with write_beside(folder / RECORD, overwrite=True) as beside:
+        beside.write_text(text, encoding="utf-8")

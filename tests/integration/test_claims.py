@@ -1,0 +1,101 @@
+"""Sentences of the pages that are easily wrong, against the tables and records they speak of."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from prismask.evaluation.tables.files import read_table
+from prismask.models.catalogue import shipped
+from prismask.models.inputs import network_scale
+
+ROOT = Path(__file__).resolve().parents[2]
+RESULTS = ROOT / "results"
+PAGES = [*ROOT.glob("docs/**/*.md"), *RESULTS.glob("pages/*.md"), RESULTS / "README.md",
+         ROOT / "README.md"]  # fmt: skip
+
+
+def _text(page: str) -> str:
+    return " ".join((ROOT / page).read_text(encoding="utf-8").split())
+
+
+def _json(name: str) -> Any:
+    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
+
+
+def test_every_page_with_a_sigma_of_noise_says_its_unit() -> None:
+    noisy = re.compile(r"noise (of )?\[?σ")
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if noisy.search(text) and page != ROOT / "docs" / "method.md":
+            assert "method.md#the-unit-of-noise" in text, page
+    assert "### The unit of noise" in (ROOT / "docs" / "method.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("script", ["cameras.py", "alignment.py", "doubts.py"])
+def test_noise_on_the_sum_is_told_in_the_unit_of_all_pages(script: str) -> None:
+    source = (RESULTS / script).read_text(encoding="utf-8")
+    found = re.search(r"^NOISE = (.+)$", source, re.MULTILINE)
+    assert found is not None
+    sigma = float(found[1]) * network_scale(28)
+    assert f"σ = {sigma:.2g} of docs/method.md" in source
+    assert f"σ = {sigma:.2g}" in _text("results/README.md")
+
+
+def test_cameras_are_counted_without_those_that_are_nearly_the_usual_one() -> None:
+    names = {row["camera"] for row in _json("cameras-many.json")["rows"]}
+    steps = {name: re.fullmatch(r"28 bands, ([\d.]+) px", name) for name in names}
+    even = {name: float(found[1]) for name, found in steps.items() if found}
+    near = {name for name, step in even.items() if abs(step / 2 - 1) < 0.0101}
+    usual = {name for name, step in even.items() if step == 2}
+    others = len(names - near)
+    told = {4: "four"}[len(near - usual)]
+    assert f"All {others} other cameras, and {told} within 1 %" in _text("results/README.md")
+
+
+def test_coverage_of_left_out_scenes_is_told_as_its_range() -> None:
+    (ours,) = [one for one in shipped() if one.name == "srn-looks.m2m"]
+    low, _, high = ours.record["interval"]["single"]["about"]["coverage_90_left_out"]
+    for page in ("results/pages/interval.md", "docs/uncertainty.md"):
+        assert f"{100 * low:.1f} to {100 * high:.1f} %" in _text(page)
+
+
+def test_coverage_on_kaist_is_told_scene_by_scene() -> None:
+    page = _text("results/pages/interval.md")
+    found = [_json(f"kaist/{name}/analysis.json")["models"]["srn-looks"]["groups"]
+             for name in ("analysis", "noisy")]  # fmt: skip
+    groups = ("test_same_hardware", "test_other_hardware")
+    for scene in (f"scene{number:02d}" for number in range(1, 11)):
+        intervals = [of[group]["uncertainty"]["interval"] for of in found for group in groups]
+        shares = [one["scenes"][scene]["coverage"]["0.9"] for one in intervals]
+        cells = [f"{100 * share:.1f} %" for share in shares]
+        assert f"| {scene} | {' | '.join(cells)} |" in page
+
+
+def test_solvers_are_compared_in_one_convention() -> None:
+    page, record = _text("results/pages/solvers-and-networks.md"), _json("solvers.json")
+    names = {"pnp-dip": "PnP-DIP", "desci": "DeSCI", "gap-tv": "GAP-TV", "twist": "TwIST",
+             "gpsr": "GPSR"}  # fmt: skip
+    for name, title in names.items():
+        mean = record["solvers"][name]["mean"]
+        row = re.search(rf"\| {title} \|([^|]+)\|[^|]*\|([^|]+)\|[^|]*\|([^|]+)\|", page)
+        assert row is not None, title
+        told = [float(cell.strip(" *")) for cell in row.groups()]
+        wanted = [mean[key] for key in ("psnr_paper", "psnr_dgsmp", "seconds")]
+        assert told == pytest.approx(wanted, abs=0.0051), title
+
+
+def test_the_page_about_spectra_quotes_its_table() -> None:
+    def lines(path: str) -> set[str]:
+        text = (RESULTS / path).read_text(encoding="utf-8")
+        return {re.sub(r"\s+", " ", line) for line in text.splitlines() if line.startswith("|")}
+
+    quoted = {line for line in lines("pages/spectra.md") if not line.startswith("|--")}
+    assert len(quoted) > 40
+    assert quoted <= lines("spectra/summary.md")
+    trials = {row["trials"] for row in read_table(RESULTS / "spectra" / "summary.csv")}
+    assert f"--trials {max(trials)} --out results/spectra" in _text("results/pages/spectra.md")
