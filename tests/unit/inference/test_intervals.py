@@ -13,7 +13,7 @@ from calibrated_network import CAMERA, SIZE, calibrated_network
 from torch import Tensor
 
 from prismask.errors import ConfigError, ValuesError, WeightsError
-from prismask.inference.intervals.fit import fit_interval
+from prismask.inference.intervals.fit import coverage_left_out, fit_interval
 from prismask.inference.intervals.model import (
     INCONSISTENT_MASKS,
     LEVELS,
@@ -100,6 +100,18 @@ def with_classes() -> Interval:
     widest = wider | {0.95: 2 * interval.quantiles[0.95]}
     sizes = {OTHER_CAMERAS: Size(wider, {"cameras": 4}), INCONSISTENT_MASKS: Size(widest)}
     return replace(interval, classes=sizes)
+
+
+def test_what_is_left_out_is_judged_by_the_others_alone() -> None:
+    """One scene with errors ten times as large: its own quantile would cover it."""
+    member = torch.arange(4).repeat_interleave(1000)
+    ratio = torch.rand(4000, generator=torch.Generator().manual_seed(0))
+    ratio = torch.where(member == 3, 10 + ratio, ratio)
+    low, mean, high = coverage_left_out(ratio, member, 0.9)
+    assert low == 0
+    assert high == 1  # the others are judged with that scene among them
+    assert mean == pytest.approx(3 / 4, abs=0.02)
+    assert coverage_left_out(ratio[:1000], member[:1000], 0.9) == []
 
 
 def test_record_round_trip_with_classes() -> None:
