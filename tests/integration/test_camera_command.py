@@ -139,7 +139,7 @@ def test_no_picture_is_written_over(
     out = "lab450.nc" if not options else "lab450.npz"
     asked = ["camera", "450=lab450.png", "650=lab650.png", "-o", out, "--overwrite", *options]
     assert cli.run(asked) == (0 if options else 2)
-    assert ("lab450.png would be written over" in capsys.readouterr().err) == (not options)
+    assert ("lab450.png is what is read" in capsys.readouterr().err) == (not options)
     assert Path("lab450.png").read_bytes() == before
 
 

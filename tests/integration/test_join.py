@@ -77,6 +77,24 @@ def test_what_is_in_both_is_taken_once_and_two_of_a_name_are_kept_apart(
     assert all(float(r["mean"]) == 0 for r in same if r["metric"] == "psnr_paper")
 
 
+def test_another_precision_is_another_model(apart: Path, tmp_path: Path) -> None:
+    models = read_run(apart / "one")["models"]
+    models["net"] |= {"precision": "float16"}
+    half = changed(apart / "one", tmp_path / "half", {"models": models})
+    join([apart / "one", half], tmp_path / "joined")
+    assert list(read_run(tmp_path / "joined")["models"]) == ["w/o steps", "net", "net (half)"]
+
+
+@pytest.mark.parametrize("change", [{"batch": 7}, {"device_name": "another"}])
+def test_other_batches_and_machines_measure_the_same_but_not_to_the_last_bit(
+    apart: Path, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    join([apart / "one", apart / "two"], tmp_path / "alike")
+    assert read_run(tmp_path / "alike")["same_measurements"] is True
+    join([apart / "one", changed(apart / "two", tmp_path / "two", change)], tmp_path / "joined")
+    assert read_run(tmp_path / "joined")["same_measurements"] is False
+
+
 def test_a_joined_folder_is_joined_again_with_its_own_parts(
     tiny: Path, apart: Path, tmp_path: Path
 ) -> None:

@@ -421,6 +421,7 @@ def test_calibrate_stores_an_interval_that_reconstruct_uses(
         (size,) = wider["interval"][kind].pop("classes").values()
         assert size["quantiles"].keys() == {"0.5", "0.8", "0.9", "0.95"}
         assert size["about"]["cameras"] == 2
+    assert wider.pop("record_sha256") != record.pop("record_sha256")  # it covers the classes, too
     assert wider == record
     assert run("calibrate tiny.safetensors -o honest.safetensors") == 2
     assert run("calibrate tiny.safetensors -o other.safetensors --mirror-ensemble 3") == 2

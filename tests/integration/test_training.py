@@ -165,6 +165,41 @@ def test_budget_ends_annealed_and_in_time() -> None:
     assert steps[-1]["rate"] < 0.05 * config.schedule.theta_rate
 
 
+def test_a_run_remembers_the_seconds_it_has_used(tmp_path: Path) -> None:
+    """A budget is one for all resumptions; `stop_after` is each call's own."""
+    config = tiny_config(schedule={"budget": "2s"})
+    calls, used = 0, [0.0]
+    while not (outcome := train(config, tmp_path, resume=True, stop_after=0.3)).finished:
+        calls += 1
+        used.append(outcome.state.seconds)
+        # Earlier calls do not count: each of them has its 0.3 s, and steps to show for it.
+        assert used[-1] - used[-2] >= 0.3
+        assert calls < 10
+    # With a forgetful clock the budget would never be used up.
+    assert 1 <= calls <= 7
+    assert outcome.state.seconds >= 2
+    seconds = [line["seconds"] for line in metrics(tmp_path)]
+    assert seconds == sorted(seconds)
+
+
+def test_masks_and_noise_are_drawn_anew_at_every_step() -> None:
+    """Not only repeatable: no two steps share them, and no two samples share noise."""
+    config = tiny_config(data={"noise_std": [0.05, 0.05]}, masks={"vary": False})
+    prepared = prepare(config, torch.device("cpu"), None)
+    batches = _batches(config, prepared, prepared.train_scenes, "training", slice(None))
+    made = [batches.make(step) for step in range(4)]
+    for one, other in pairwise(made):
+        assert not torch.equal(one.mask, other.mask)
+    noise = [
+        (batch.measurement - batch.camera.forward(batch.cube, batch.mask)).flatten(1)
+        for batch in made
+    ]
+    rows = torch.cat(noise)
+    rows = rows / rows.norm(dim=1, keepdim=True)
+    alike = (rows @ rows.T).fill_diagonal_(0)
+    assert float(alike.abs().max()) < 0.2
+
+
 @pytest.mark.parametrize("optimizer", [{}, MUON], ids=["adam", "muon"])
 def test_pause_and_go_on_equals_one_go(tmp_path: Path, optimizer: dict[str, Any]) -> None:
     config = tiny_config(optimizer=optimizer)

@@ -16,6 +16,7 @@ import pytest
 import tiny_web
 
 from prismask.apps.web.limits import Limits
+from prismask.apps.web.process import RefusedError, TimeLimitError, WorkerDiedError
 from prismask.apps.web.site import Choices, Site
 from prismask.models.registry import create_model
 from prismask.models.weights import save_weights
@@ -208,8 +209,6 @@ def test_nothing_is_left_however_the_server_ends(slow_folder: Path, kind: int) -
 def test_a_reader_that_hangs_or_dies_is_replaced(folder: Path) -> None:
     site = Site(Limits(check_seconds=10), Choices())
     try:
-        from prismask.apps.web.process import TimeLimitError, WorkerDiedError
-
         with pytest.raises(TimeLimitError):
             site.reader.call(_sleep, (60,), 4)
         with pytest.raises(WorkerDiedError):
@@ -218,6 +217,21 @@ def test_a_reader_that_hangs_or_dies_is_replaced(folder: Path) -> None:
     finally:
         site.close()
     assert not site.root.exists()
+
+
+def test_reader_and_worker_have_no_more_memory_than_they_may(folder: Path) -> None:
+    """What asks for more is refused, and the process does the next task."""
+    few = Limits(reader_memory=2**30, cube_values=2**24)
+    site = Site(few, Choices())
+    try:
+        for process, memory in ((site.reader, few.reader_memory),
+                                (site.jobs._worker, few.job_memory)):  # fmt: skip
+            for take in (_take_with_numpy, _take_with_torch):
+                with pytest.raises(RefusedError, match="more memory than is allowed"):
+                    process.call(take, (2 * memory,), 60)
+                assert process.call(take, (memory // 4,), 60) == memory // 4
+    finally:
+        site.close()
 
 
 def test_wrong_words_on_the_command_line(folder: Path) -> None:
@@ -286,6 +300,16 @@ def _sleep(report: object, seconds: float) -> None:
 
 def _die(report: object) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _take_with_numpy(report: object, count: int) -> int:
+    return int(np.ones(count, np.uint8).size)
+
+
+def _take_with_torch(report: object, count: int) -> int:
+    import torch
+
+    return torch.ones(count, dtype=torch.uint8).numel()
 
 
 def _answer(report: object, number: int) -> dict[str, int]:

@@ -80,6 +80,8 @@ class Reconstructor(nn.Module):
         self.posterior = posterior
         self.inputs = inputs
         self.record = record
+        self.source: str | None = None
+        """The file that it was loaded from, for messages."""
 
     @property
     def bands(self) -> int:

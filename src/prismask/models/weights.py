@@ -59,7 +59,7 @@ def load_weights(path: Path | str) -> Reconstructor:
     record, tensors = _read(path)
     model = _built(record, path)
     _fill(model, tensors, path)
-    model.record = record
+    model.record, model.source = record, str(path)
     return model.eval()
 
 

@@ -17,7 +17,7 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from prismask.scenes.hidden_files import (
     token_of,
 )
 from prismask.scenes.hidden_files import is_leftover as is_leftover
+from prismask.scenes.outputs import check_takes_files
 
 
 @contextmanager
@@ -87,8 +88,9 @@ def write_together(
 
 def check_output(path: Path, overwrite: bool = False) -> None:
     """Raise unless a file can be made at `path`: for commands, before their work starts."""
-    _real(path)
+    folder = _real(path).parent
     refuse_existing(path, overwrite)
+    check_takes_files(folder)
 
 
 def refuse_existing(path: Path, overwrite: bool = False) -> None:
@@ -105,16 +107,6 @@ def refuse_existing(path: Path, overwrite: bool = False) -> None:
             f"{path} exists already and was kept. Choose another name, or allow overwriting "
             "(overwrite=True, --overwrite)."
         )
-
-
-def refuse_inputs(outputs: Iterable[Path], inputs: Iterable[Path]) -> None:
-    """Raise where an output is also an input, which overwriting would destroy."""
-    read = {path.resolve() for path in inputs}
-    for path in outputs:
-        if path.resolve() in read:
-            raise OutputExistsError(
-                f"{path} is what is read, and would be lost. Choose another name for the result."
-            )
 
 
 def kept_from_swap(path: Path) -> list[Path]:

@@ -48,6 +48,7 @@ class Cube:
             part = getattr(self, name)
             if part is not None:
                 object.__setattr__(self, name, _frozen(part, f"cube {name}", values.shape))
+        _check_interval(values, self.lower, self.upper)
         if self.wavelengths is not None:
             checked = check_wavelengths(self.wavelengths, values.shape[0])
             object.__setattr__(self, "wavelengths", checked)
@@ -181,6 +182,21 @@ def check_wavelengths(wavelengths: Any, bands: int) -> NDArray[np.float64]:
 def _check_attrs(attrs: Any) -> None:
     if not isinstance(attrs, Mapping):
         raise ValuesError(f"the provenance is {attrs!r:.80}; a dictionary is needed.")
+
+
+def _check_interval(values: Array, lower: Array | None, upper: Array | None) -> None:
+    """Raise unless lower ≤ value ≤ upper everywhere: no other ends are those of an error bar."""
+    for name, wrong in (
+        ("lower end above", None if lower is None else lower > values),
+        ("upper end below", None if upper is None else upper < values),
+    ):
+        if wrong is not None and wrong.any():
+            band, row, column = (int(k) for k in np.argwhere(wrong)[0])
+            raise ValuesError(
+                f"the interval of the cube has its {name} the value itself at "
+                f"{int(wrong.sum())} of {wrong.size} places, first in band {band} at row {row}, "
+                f"column {column}: it is not that of these values."
+            )
 
 
 def _frozen(values: Any, name: str, spec: tuple[str | int, ...] | None) -> Array:

@@ -57,12 +57,14 @@ def resample(
     weights = resampling_weights(cube.wavelengths, target, method, extrapolate, fwhm)
     if np.array_equal(cube.wavelengths, target) and method != "gaussian":
         return cube
+    values = _apply(weights, cube.values)
     return Cube(
-        _apply(weights, cube.values),
+        values,
         target,
         None if cube.std is None else _apply(weights, cube.std),
-        None if cube.lower is None else _apply(weights, cube.lower),
-        None if cube.upper is None else _apply(weights, cube.upper),
+        # Where an end is the value itself, rounding must not put it on the other side.
+        None if cube.lower is None else np.minimum(_apply(weights, cube.lower), values),
+        None if cube.upper is None else np.maximum(_apply(weights, cube.upper), values),
         {**cube.attrs, "resampled": method},
     )
 

@@ -106,6 +106,18 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
         group_names("many-to-many", empty, None, False)
 
 
+@pytest.mark.parametrize("spread", ["offsets_px = [0.0, 1.9, 3.7, 5.0]", "step_px = 1.5"])
+def test_axis_and_design_go_with_either_way_to_say_the_dispersion(
+    tmp_path: Path, spread: str
+) -> None:
+    camera = f'[camera]\n{spread}\naxis = "height"\ndesign = "dual"\n'
+    text = '[scenes]\ntest = ["scene01"]\n' + camera
+    split = read_evaluation_split(None, write(tmp_path, text))
+    found = resolve_camera(split.described_camera, bands=4).camera
+    assert (found.design, found.axis) == ("dual", "height")
+    assert found.offsets[1] == (1.9 if "1.9" in spread else 1.5)
+
+
 def test_offsets_must_fit_the_bands(tmp_path: Path) -> None:
     text = "[scenes]\ntest = ['a']\n[camera]\noffsets_px = [0, 2.1, 3.9]\n"
     split = read_evaluation_split(None, write(tmp_path, text))

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from prismask.errors import ConfigError, DeviceError, DivergedError, ShapeError
 from prismask.evaluation.metrics import score
-from prismask.evaluation.run import engine
+from prismask.evaluation.run import engine, timing
+from prismask.evaluation.run import trials as trials_module
 from prismask.evaluation.run.cells import Cell
 from prismask.evaluation.run.precision import choose_halves, half_cost
 from prismask.evaluation.run.timing import measure_cost
@@ -78,6 +79,37 @@ def test_noise_is_seeded() -> None:
         for s in (0, 0, 1)
     ]
     assert ids[0].measurement_id == ids[1].measurement_id != ids[2].measurement_id
+
+
+def test_noise_and_masks_are_fresh_in_every_trial_and_scene() -> None:
+    """Repeatable is not enough: 100 trials of one noise are one trial."""
+    seen: list[tuple[Tensor, Tensor]] = []
+
+    def keep(measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+        seen.append((measurement.clone(), mask.clone()))
+        return spread(measurement, mask, camera)
+
+    bench = Bench(workload({"f": keep}, noise=0.1), CPU)
+    for trial in range(3):
+        bench.run(Cell("f", "lab", trial))
+    noise = torch.cat(
+        [(shot - CAMERA.forward(bench._cubes, mask)).flatten(1) for shot, mask in seen]
+    )
+    noise = noise / noise.norm(dim=1, keepdim=True)
+    assert len(noise) == 9
+    assert float((noise @ noise.T).fill_diagonal_(0).abs().max()) < 0.3
+    masks = [mask for _, mask in seen]
+    assert not any(torch.equal(masks[k], masks[m]) for k, m in ((0, 1), (0, 2), (1, 2)))
+
+
+@pytest.mark.parametrize(("batch", "calls"), [(8, 1), (2, 2), (1, 3)])
+def test_seconds_are_those_of_one_sample(
+    monkeypatch: pytest.MonkeyPatch, batch: int, calls: int
+) -> None:
+    """Each call takes 6 s, whatever it is given; three scenes share them."""
+    monkeypatch.setattr(trials_module, "timed_call", lambda method, *given: (method(*given), 6.0))
+    found = Bench(workload({"f": spread}, batch=batch), CPU).run(Cell("f", "lab", 0))
+    assert found.seconds == pytest.approx(6.0 * calls / 3)
 
 
 def nan_at_second(measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
@@ -206,6 +238,16 @@ def test_cost_of_a_network_and_of_a_solver() -> None:
     assert costs[0].multiply_adds == weights * SIDE * SIDE
     assert costs[1].parameters is None
     assert all(cost.seconds_per_sample > 0 and cost.repeats >= 1 for cost in costs)
+
+
+def test_the_cost_is_that_of_one_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "timed_call", lambda method, *given: (method(*given), 6.0))
+    work = workload(["gap-tv:iterations=1"])
+    bench = Bench(work, CPU)
+    mask = work.groups["lab"].mask(0)
+    (label,) = work.contenders
+    cost = measure_cost(bench.ready(label), CAMERA.forward(bench._cubes[:1], mask), mask, CAMERA)
+    assert cost.seconds_per_sample == 6.0
 
 
 def test_half_precision_is_asked_for_on_gpus_only() -> None:

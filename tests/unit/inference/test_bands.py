@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from prismask.inference.camera_match.bands import BandAdapter
+from prismask.inference.camera_match.bands import STRETCH_FROM, BandAdapter
 from prismask.models.trained import ONE_CAMERA, Variation
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
@@ -215,12 +215,19 @@ def test_only_what_lies_beyond_the_cameras_of_the_training_is_strange(
         lambda low, high: Variation((low, high), 0.1), st.floats(0.3, 1), st.floats(1, 1.5)
     ),
 )
+@example(bands=28, extent=61, known=Variation((1.0, 1.125), 0.1))
+@example(bands=28, extent=81.5, known=Variation((1.0, 1.5), 0.1))
 def test_who_knows_more_reaches_further(bands: int, extent: float, known: Variation) -> None:
     camera = CASSI.from_step(bands, extent / (bands - 1))
     one, many = (
         BandAdapter.between(camera, 28, CASSI.from_step(28), each) for each in (ONE_CAMERA, known)
     )
-    assert many.dispersion_mismatch <= one.dispersion_mismatch * (1 + 1e-9)
+    most = one.dispersion_mismatch
+    if many.stretch != one.stretch:
+        # Stretching loses detail, so a frame just beyond what the network knows is left as it is.
+        assert one.stretch < many.stretch
+        most = max(most, STRETCH_FROM)
+    assert many.dispersion_mismatch <= most * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from calibrated_network import CAMERA, SIZE, calibrated_network
 from torch import Tensor
 
-from prismask.errors import ConfigError, WeightsError
-from prismask.inference.intervals.fit import fit_interval
+from prismask.errors import ConfigError, ValuesError, WeightsError
+from prismask.inference.intervals.fit import coverage_left_out, fit_interval
 from prismask.inference.intervals.model import (
     INCONSISTENT_MASKS,
     LEVELS,
@@ -21,7 +24,14 @@ from prismask.inference.intervals.model import (
     coverage,
     residual_planes,
 )
+from prismask.inference.reconstruct import reconstruct
+from prismask.models.weights import save_weights
 from prismask.optics.camera import CASSI
+from prismask.optics.fabricate import fabricate_mask
+from prismask.optics.randomness import seeded
+from prismask.optics.simulate import simulate
+from prismask.scenes.records import Mask
+from prismask.scenes.synthetic.random_scenes import random_scene
 
 BANDS = 3
 
@@ -92,6 +102,18 @@ def with_classes() -> Interval:
     return replace(interval, classes=sizes)
 
 
+def test_what_is_left_out_is_judged_by_the_others_alone() -> None:
+    """One scene with errors ten times as large: its own quantile would cover it."""
+    member = torch.arange(4).repeat_interleave(1000)
+    ratio = torch.rand(4000, generator=torch.Generator().manual_seed(0))
+    ratio = torch.where(member == 3, 10 + ratio, ratio)
+    low, mean, high = coverage_left_out(ratio, member, 0.9)
+    assert low == 0
+    assert high == 1  # the others are judged with that scene among them
+    assert mean == pytest.approx(3 / 4, abs=0.02)
+    assert coverage_left_out(ratio[:1000], member[:1000], 0.9) == []
+
+
 def test_record_round_trip_with_classes() -> None:
     interval = with_classes()
     again = Interval.from_record(interval.to_record(), BANDS)
@@ -152,6 +174,47 @@ def test_damaged_records_are_refused(change: dict[str, object]) -> None:
     record = fit_interval(*toy(0, each=500), BANDS).to_record() | change
     with pytest.raises(WeightsError, match="interval stored with the weights"):
         Interval.from_record(record, BANDS)
+
+
+@pytest.mark.parametrize("quantiles", [
+    {0.9: -1.0}, {0.9: float("nan")}, {0.9: float("inf")}, {0.5: 2.0, 0.9: 1.0}, {1.0: 1.0},
+    {-0.1: 1.0},
+])  # fmt: skip
+def test_ends_on_the_wrong_side_are_refused(quantiles: dict[float, float]) -> None:
+    """Wherever an interval is made, and where it is read."""
+    with pytest.raises(ValuesError, match="times its scale"):
+        Size(quantiles)
+    with pytest.raises(ValuesError, match="times its scale"):
+        Interval((0.0,), {}, quantiles)
+    good = Interval((0.0,), {"residual": 1.0}, dict.fromkeys(quantiles, 1.0) if 0.9 in quantiles
+                    else {0.9: 1.0}).to_record()  # fmt: skip
+    named = {str(level): q for level, q in quantiles.items()}
+    for record in (good | {"quantiles": named},
+                   good | {"classes": {OTHER_CAMERAS: {"quantiles": named}}}):  # fmt: skip
+        with pytest.raises(WeightsError, match=r"stored with mine\.safetensors is damaged"):
+            Interval.from_record(record, 1, "mine.safetensors")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_numbers_that_are_none_are_refused(number: float) -> None:
+    good = Interval((0.0,), {"residual": -0.1}, {0.9: 1.0})  # an exponent may be negative
+    for change in ({"bands": [number]}, {"exponents": {"residual": number}}):
+        with pytest.raises(WeightsError, match="no finite number"):
+            Interval.from_record(good.to_record() | change, 1)
+
+
+def test_the_file_of_a_damaged_interval_is_named(tmp_path: Path) -> None:
+    """An interval scaled by −1 once loaded, and still said that it was calibrated."""
+    model = calibrated_network()
+    turned = copy.deepcopy(model.record["interval"])
+    for level in turned["single"]["quantiles"]:
+        turned["single"]["quantiles"][level] *= -1
+    path = tmp_path / "turned.safetensors"
+    save_weights(model, path, {**model.record, "interval": turned})
+    mask = Mask(fabricate_mask(SIZE, seeded(0)).numpy())
+    shot = simulate(random_scene(0, SIZE, np.linspace(450.0, 650.0, model.bands)), mask, CAMERA)
+    with pytest.raises(WeightsError, match=r"turned\.safetensors is damaged"):
+        reconstruct(shot, mask, model=path)
 
 
 def test_a_missing_feature_is_told() -> None:

@@ -163,3 +163,15 @@ def test_other_designs_name_their_sizes_too() -> None:
         dual.adjoint(torch.zeros(1, 10, 10), torch.zeros(10, 10))
     with pytest.raises(ShapeError, match="no scene is left"):
         high.unshear(torch.zeros(1, 5, 10))
+
+
+def test_a_pseudo_inverse_stays_finite_where_no_light_falls() -> None:
+    """Behind closed cells A Aᵀ is 0, and what was measured there says nothing of the scene."""
+    camera = CASSI.from_step(3, 2.0)
+    mask = torch.rand(6, 8, generator=torch.Generator().manual_seed(0))
+    mask[2] = 0
+    found = camera.pseudo_inverse(torch.ones(1, 6, 12), mask)
+    assert torch.isfinite(found).all()
+    assert (found[:, :, 2] == 0).all()
+    faint = camera.pseudo_inverse(torch.ones(1, 6, 12), torch.full((6, 8), 1e-6))
+    assert float(faint.abs().max()) <= 1.0  # 1e-6 over the floor of 1e-6, not over 1e-12

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from prismask.errors import FolderInUseError
-from prismask.parallel.ownership import OWNER, owned
+from prismask.errors import FolderInUseError, OutputExistsError, WriteFailedError
+from prismask.parallel.ownership import OWNER, owned, shared
 
 
 def test_the_second_one_is_told_and_the_next_one_may(tmp_path: Path) -> None:
@@ -45,3 +49,63 @@ def test_an_owner_nobody_can_read_is_still_an_owner(tmp_path: Path) -> None:
 def test_without_a_folder_there_is_nothing_to_hold() -> None:
     with owned(None, "a training"), owned(None, "a training"):
         pass
+
+
+SHARE = """
+import sys, time
+from pathlib import Path
+from prismask.parallel.ownership import owned, shared
+folder, mode = Path(sys.argv[1]), sys.argv[2]
+with owned(folder, "a run") if mode == "owned" else shared(folder, "a run", mode):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@contextmanager
+def holder(folder: Path, mode: str) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds the folder until it is killed."""
+    command = [sys.executable, "-c", SHARE, str(folder), mode]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "held"
+        yield process
+        process.kill()
+
+
+def test_those_who_do_the_same_share_a_folder(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with shared(out, "a run", "same"):
+        with shared(out, "a run", "same"), holder(out, "same"):
+            pass
+        with pytest.raises(FolderInUseError, match="other options"), shared(out, "a run", "other"):
+            pytest.fail("mixed")
+        with pytest.raises(FolderInUseError, match="a run of process"), owned(out, "x"):
+            pytest.fail("two owners")
+    assert not out.exists()
+    with shared(out, "a run", "other"):
+        pass
+
+
+@pytest.mark.parametrize("mode", ["owned", "same"])
+def test_a_kill_releases_the_folder(tmp_path: Path, mode: str) -> None:
+    with (
+        holder(tmp_path, mode) as process,
+        pytest.raises(FolderInUseError, match=f"process {process.pid}"),
+        shared(tmp_path, "a run", "other"),
+    ):
+        pytest.fail("two owners")
+    with shared(tmp_path, "a run", "other"):
+        pass
+    with owned(tmp_path, "a run"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_where_nothing_can_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder, error in ((Path("/proc/self/new"), WriteFailedError),
+                          (tmp_path / "file", OutputExistsError)):  # fmt: skip
+        for hold in (owned(folder, "a run"), shared(folder, "a run", "same")):
+            with pytest.raises(error), hold:
+                pytest.fail("held")

@@ -27,11 +27,11 @@ ATTRS: dict[str, Any] = {
 
 def a_cube(bands: int = 3, height: int = 5, width: int = 4, bare: bool = False) -> Cube:
     generator = np.random.default_rng(bands * 100 + height * 10 + width)
-    values, std, lower, upper = generator.random((4, bands, height, width), dtype=np.float32)
+    values, std, below, above = generator.random((4, bands, height, width), dtype=np.float32)
     wavelengths = 450.0 + 10.25 * np.arange(bands)
     if bare:
         return Cube(values, wavelengths, attrs=ATTRS)
-    return Cube(values, wavelengths, std, lower, upper, ATTRS)
+    return Cube(values, wavelengths, std, values - below, values + above, ATTRS)
 
 
 def a_mask(height: int = 5, width: int = 4) -> Mask:

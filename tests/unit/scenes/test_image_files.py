@@ -48,6 +48,17 @@ def test_black_and_white(tmp_path: Path) -> None:
     assert np.array_equal(load_mask(path).values, pixels.astype(np.float32))
 
 
+@pytest.mark.parametrize("second", [DEEP, GREY.astype(np.float32), GREY[:, :4]])
+def test_pages_of_mixed_types_are_no_cube(tmp_path: Path, second: np.ndarray[Any, Any]) -> None:
+    """8 and 16 bits beside each other would be fractions of two full scales."""
+    path = tmp_path / "mixed.tif"
+    with tifffile.TiffWriter(path) as writer:
+        for page in (GREY, second, GREY):
+            writer.write(page, contiguous=False)
+    with pytest.raises(FormatError, match=r"mixed\.tif has pages of .*one size and type"):
+        load_cube(path)
+
+
 def test_alpha_is_left_out(tmp_path: Path) -> None:
     path = png(tmp_path, np.stack([GREY, np.full_like(GREY, 255)], -1))
     np.testing.assert_allclose(load_mask(path).values, GREY / 255, rtol=1e-6)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,6 +119,19 @@ def test_knowing_the_noise_pays() -> None:
     still = DeSci(iterations=6, start_iterations=20, noise=0.0, **SMALL)
     assert psnr(told.cube, truth) > psnr(still(noisy, mask, CAMERA), truth) + 0.5
     assert float(told.chosen["noise"]) > 0.15
+
+
+@pytest.mark.parametrize("options", [{"noise": 0.05}, {"nonnegative": False}, {}])
+def test_it_starts_from_gap_tv_with_the_same_options(options: dict[str, Any]) -> None:
+    generator = torch.Generator().manual_seed(3)
+    mask = aperture()[None, None]
+    measurement = CAMERA.forward(scene() - 0.2, mask)
+    measurement = measurement + 0.1 * torch.randn(measurement.shape, generator=generator)
+    found = DeSci(iterations=1, start_iterations=4, **options)._start(measurement, mask, CAMERA)
+    assert torch.equal(found, GapTv(4, **options)(measurement, mask, CAMERA))
+    others = [{"noise": 0.05}, {"nonnegative": False}, {}]
+    for other in (one for one in others if one != options):
+        assert not torch.allclose(found, GapTv(4, **other)(measurement, mask, CAMERA), atol=1e-5)
 
 
 def test_dark_places_stay_finite() -> None:

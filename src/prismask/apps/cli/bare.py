@@ -19,7 +19,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from prismask.apps.cli.analyse import analyse
 from prismask.apps.cli.evaluate import evaluate, spectra_test, stress
-from prismask.apps.cli.terminal import complain
+from prismask.apps.cli.terminal import complain, settle_streams
 from prismask.errors import PrismaskError
 
 COMMANDS: dict[str, Callable[..., int]] = {
@@ -34,6 +34,7 @@ INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """`python -m prismask.evaluation evaluate|stress|spectra-test|analyse …`: the exit code."""
+    settle_streams()
     parser = argparse.ArgumentParser(prog="python -m prismask.evaluation")
     subparsers = parser.add_subparsers(dest="command", required=True)
     for name, command in COMMANDS.items():

@@ -87,13 +87,14 @@ def calibrate(
         Replace the output if it exists.
     """
     from prismask.apps.cli.calibrate_data import CAMERA_SEED, validation
+    from prismask.apps.cli.outputs import refuse_read
     from prismask.inference.engine.frame import Engine
     from prismask.inference.intervals.class_fit import Circumstances
     from prismask.inference.intervals.fit import calibrate as fit
     from prismask.inference.intervals.fit import misplaced as aside
     from prismask.inference.intervals.inconsistent_masks import calibrate_inconsistent_masks
     from prismask.inference.intervals.other_cameras import calibrate_cameras
-    from prismask.models.catalogue import load_model
+    from prismask.models.catalogue import find_weights, load_model
     from prismask.models.devices import choose_device
     from prismask.models.mirror_ensemble import KEY, OLD_KEY, ensemble_size
     from prismask.models.trained import trained_camera
@@ -102,6 +103,7 @@ def calibrate(
     _check(masks, size, samples, noise_std, misplaced)
     _check_classes(cameras, faults, keep, mirror_ensemble)
     check_output(out, overwrite)
+    refuse_read([out], find_weights(weights))
     model = load_model(weights)
     if keep and not model.record.get("interval"):
         raise ConfigError(f"{weights} has no interval yet: leave --keep out.")

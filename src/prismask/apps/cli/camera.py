@@ -73,20 +73,20 @@ def camera(
     overwrite
         Replace the outputs if they exist.
     """
+    from prismask.apps.cli.outputs import check_record, refuse_read
     from prismask.optics.measured import measure_camera
     from prismask.scenes.atomic import check_output
     from prismask.scenes.formats.files import save
-    from prismask.scenes.formats.registry import check_writable
 
     if out.suffix.lower() == ".npy":
         raise ConfigError(f"{out}: a .npy file holds no notes about the camera; write .nc or .mat.")
     drawn = out.with_suffix(".png")
-    check_writable(out, overwrite)
+    lit, even = [_named(text) for text in pictures], [_named(text) for text in flat or []]
+    read = [*(path for _, path in (*lit, *even)), dark, wavelengths]
+    check_record(out, overwrite, *read)
     if figure:
         check_output(drawn, overwrite)
-    lit, even = [_named(text) for text in pictures], [_named(text) for text in flat or []]
-    read = [path for _, path in (*lit, *even)] + ([] if dark is None else [dark])
-    _check_not_read([out, drawn] if figure else [out], read)
+        refuse_read([drawn], *read)
     given = [name for name, value in
              (("--step", step), ("--bands", bands), ("--wavelengths", wavelengths))
              if value is not None]  # fmt: skip
@@ -110,16 +110,6 @@ def camera(
         _draw(found, drawn, overwrite)
     say(f"\n{out}: {found.mask.size[0]}×{found.mask.size[1]}. Now:\n"
         f"  prismask reconstruct SNAPSHOT --mask {out} -o cube.nc")  # fmt: skip
-
-
-def _check_not_read(written: Sequence[Path], read: Sequence[Path]) -> None:
-    """`--overwrite` is meant for an earlier result, not for a picture that may never be retaken."""
-    pictures = {path.resolve() for path in read}
-    for path in written:
-        if path.resolve() in pictures:
-            raise ConfigError(
-                f"{path} would be written over, and is one of the pictures. Choose another --out."
-            )
 
 
 def _loaded(

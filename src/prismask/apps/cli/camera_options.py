@@ -62,6 +62,11 @@ class CameraOptions:
             self.design,
         )
 
+    def files(self) -> tuple[str, ...]:
+        """Texts among the options that may name a file."""
+        named = (self.offsets, self.polynomial, self.wavelengths)
+        return tuple(text for text in named if text is not None)
+
     def spelled_out(self) -> CameraOptions:
         """The same options with the numbers in place of the text files that hold them."""
         listed: dict[str, Any] = {

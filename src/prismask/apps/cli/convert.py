@@ -42,11 +42,10 @@ def convert(
     overwrite
         Replace the target if it exists.
     """
-    from prismask.scenes.atomic import refuse_inputs
+    from prismask.apps.cli.outputs import check_record
     from prismask.scenes.formats.files import load, load_cube, load_mask, save
-    from prismask.scenes.formats.registry import check_writable, stored
 
-    refuse_inputs(check_writable(target, overwrite).written(target), stored(source))
+    check_record(target, overwrite, source)
     record: Record
     if wavelengths is None:
         record = load(source, kind, variable)

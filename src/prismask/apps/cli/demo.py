@@ -84,10 +84,14 @@ def demo(
     overwrite
         Replace the demo's files if they exist.
     """
+    from prismask.apps.cli.outputs import refuse_read
     from prismask.evaluation.figures.style import check_available
+    from prismask.scenes.outputs import check_folder
 
     check_available()
     _refuse_existing(out, overwrite)
+    check_folder(out)
+    refuse_read([out / name for name in (*RECORDS, *PICTURES, PAGE)], model)
     how = {"method": method, "model": model, "device": device}
     with reporter() as report:
         shoot = photograph(report, size, seed, illuminant, how)

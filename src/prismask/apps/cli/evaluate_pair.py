@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from prismask.apps.cli.terminal import remark, say
 
 if TYPE_CHECKING:
-    from prismask.scenes.records import Cube
+    from prismask.scenes.records import Array, Cube
 
 SCALE_NOTE_DEVIATION = 0.1
 """How far the best factor may be from 1 before a note says so."""
@@ -95,15 +95,15 @@ def best_factor(estimate: Cube, truth: Cube) -> float:
 
 def scaled(cube: Cube, factor: float) -> Cube:
     """The cube and everything that goes with it in other units."""
-    parts = {name: getattr(cube, name) for name in ("values", "std", "lower", "upper")}
-    return replace(
-        cube,
-        **{
-            name: (part * factor).astype(part.dtype)
-            for name, part in parts.items()
-            if part is not None
-        },
-    )
+
+    def times(part: Array | None, by: float = factor) -> Array | None:
+        return None if part is None else (part * by).astype(part.dtype)
+
+    # A negative factor, as between a cube and its negative, turns the interval over.
+    ends = (cube.lower, cube.upper) if factor >= 0 else (cube.upper, cube.lower)
+    lower, upper = (times(end) for end in ends)
+    values = (cube.values * factor).astype(cube.values.dtype)
+    return replace(cube, values=values, std=times(cube.std, abs(factor)), lower=lower, upper=upper)
 
 
 def _interval_rows(estimate: Cube, truth: Cube) -> list[dict[str, Any]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 SOME_FAILED = 1
 
 
+Read = tuple[Path | str | None, ...]
+"""What a run reads besides its snapshots: files, texts that may name one, or nothing."""
 METHOD_GROUP = Group("Method", sort_key=5)
 
 
@@ -82,13 +83,14 @@ def reconstruct(
     options = camera or CameraOptions()
     chosen = _options(method or MethodOptions(), iterations, pose)
     work = SnapshotWork(chosen, mask, options, variable, mask_variable, quick_look, overwrite)
+    read = (mask, pose, chosen.model, *options.files())
     if is_many(snapshots):
-        return _many(list(snapshots), work, out, extension, workers, dask)
+        return _many(list(snapshots), work, out, extension, workers, dask, read)
     if dask is not None:
         raise ConfigError(
             f"--dask shares several snapshots out, and {snapshots[0]} is one: leave --dask away."
         )
-    _one(snapshots[0], work, out)
+    _one(snapshots[0], work, out, read)
     return 0
 
 
@@ -105,15 +107,16 @@ def _options(typed: MethodOptions, iterations: int | None, pose: Path | None) ->
     return Options(**vars(typed)).with_changes(changes)
 
 
-def _one(snapshot: Path, work: SnapshotWork, out: Path) -> None:
+def _one(snapshot: Path, work: SnapshotWork, out: Path, read: Read) -> None:
+    from prismask.apps.cli.outputs import check_record, refuse_read
     from prismask.apps.cli.reconstruct_job import quick_look_path
     from prismask.inference.folder import Job
     from prismask.scenes.atomic import refuse_existing
-    from prismask.scenes.formats.registry import check_writable
 
-    check_writable(out, work.overwrite)
+    check_record(out, work.overwrite, snapshot, *read)
     if work.quick_look:
         refuse_existing(quick_look_path(out), work.overwrite)
+        refuse_read([quick_look_path(out)], snapshot, *read)
     with reporter() as report:
         finished = work.run(Job(snapshot, out), progress=report("reconstructing"))
     for line in finished.remarks:
@@ -128,8 +131,11 @@ def _many(
     extension: str,
     workers: int,
     dask: str | None,
+    read: Read,
 ) -> int:
+    from prismask.apps.cli.outputs import refuse_read
     from prismask.inference.folder import find_snapshots, plan, run_jobs
+    from prismask.scenes.outputs import check_folder
 
     if out.exists() and not out.is_dir():
         raise OutputExistsError(f"{out} is a file; several snapshots need a folder for -o.")
@@ -137,10 +143,13 @@ def _many(
     if any(job.source.parent.resolve() == out.resolve() for job in jobs):
         raise ConfigError(f"{out} is the folder of the snapshots: give the cubes another one.")
     _refuse_forgetful(jobs[0].out)
+    check_folder(out)
+    written = (file for job in jobs for file in work.written(job))
+    refuse_read(written, *read, *(job.source for job in jobs))
     if workers == 1 and dask is None:
         # Here it is needed anyway: what is wrong for all snapshots is then told once.
         work.prepare()
-    with _folder(out):
+    with _held(out, work):
         remark(f"{len(jobs)} snapshots to {out} …")
         sent = work if dask is None else work.absolute()
         finished = run_jobs(jobs, sent, workers, _tell, dask)
@@ -160,18 +169,12 @@ def _refuse_forgetful(out: Path) -> None:
         )
 
 
-@contextmanager
-def _folder(out: Path) -> Iterator[None]:
-    """The folder `out`; one that was made for nothing goes away again."""
-    is_new = not out.exists()
-    out.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    except BaseException:
-        if is_new:
-            with suppress(OSError):  # it is not empty: what is finished stays
-                out.rmdir()
-        raise
+def _held(out: Path, work: SnapshotWork) -> AbstractContextManager[None]:
+    """Hold the folder: several runs may share the work, unless one replaces what others made."""
+    from prismask.parallel.ownership import owned, shared
+
+    what = "a reconstruction of a folder"
+    return owned(out, what) if work.overwrite else shared(out, what, work.identity)
 
 
 def _account(finished: list[Finished]) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
 
 QUICK_LOOK = ".quicklook.png"
 """How the picture beside a cube ends; not .png alone, which people give their own pictures."""
+
+BYTES_PER_VALUE = 4
+"""Of a cube in any file: float32, which is not compressed."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,19 @@ class SnapshotWork:
             self, options=options, mask=self.mask.absolute(), camera=self.camera.spelled_out()
         )
 
+    @property
+    def identity(self) -> str:
+        """The same for all runs that would make the same cubes of the same snapshots."""
+        told = replace(self.absolute(), run_id="", quick_look=True)
+        return hashlib.sha256(repr(told).encode()).hexdigest()
+
+    def written(self, job: Job) -> tuple[Path, ...]:
+        """The files that a job makes."""
+        from prismask.scenes.formats.registry import format_for_writing
+
+        cube = format_for_writing(job.out).written(job.out)
+        return (*cube, quick_look_path(job.out)) if self.quick_look else cube
+
     def prepare(self) -> None:
         """Make ready what all snapshots share; options that cannot work raise."""
         _reconstruction(self.options, self.run_id)
@@ -66,6 +84,7 @@ class SnapshotWork:
         from prismask.inference.folder import Finished
         from prismask.scenes.formats.files import load_measurement
         from prismask.scenes.formats.registry import check_writable
+        from prismask.scenes.outputs import check_room
 
         measurement = load_measurement(job.source, self.variable)
         aperture = _mask(self.mask, self.mask_variable, self.run_id)
@@ -78,6 +97,9 @@ class SnapshotWork:
             self._add_picture(job.out)
             return Finished(job, "skipped", f"{job.out}: finished before")
         check_writable(job.out, self.overwrite)
+        seen, _ = ready.camera_for(measurement, aperture, camera)
+        values = prod((seen.bands, *seen.scene_size(measurement.size)))
+        check_room(job.out, BYTES_PER_VALUE * values)
         at = self.camera.wavelength_list()
         cube = ready.run(measurement, aperture, camera, at, progress)
         try:

@@ -53,16 +53,16 @@ def render(
     overwrite
         Replace the picture if it exists.
     """
+    from prismask.apps.cli.outputs import refuse_read
     from prismask.apps.cli.pictures import write_png
-    from prismask.scenes.atomic import check_output, refuse_inputs
+    from prismask.scenes.atomic import check_output
     from prismask.scenes.colour import to_srgb
     from prismask.scenes.formats.files import load_cube
-    from prismask.scenes.formats.registry import stored
 
     if out.suffix.lower() != ".png":
         raise ConfigError(f"--out is {out}; pictures are written as PNG: {out.stem}.png.")
     check_output(out, overwrite)
-    refuse_inputs([out], stored(cube))
+    refuse_read([out], cube, wavelengths)
     factor = _exposure(exposure)
     listed = None if wavelengths is None else parse_numbers(wavelengths, "--wavelengths")
     record = load_cube(cube, variable, listed)

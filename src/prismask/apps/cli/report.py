@@ -38,8 +38,13 @@ def report(
     overwrite
         Replace the page if it exists.
     """
-    from prismask.evaluation.report.page import write_report
+    from prismask.evaluation.report.page import NAME, write_report
+    from prismask.scenes.outputs import check_folder, refuse_inputs
 
+    page = folder / NAME if out is None else out
+    check_folder(page.parent)
+    # The tables of the page must not take the place of those of a run.
+    refuse_inputs([page.with_suffix(".md")], folder.rglob("summary.md"))
     written = write_report(
         folder,
         out,

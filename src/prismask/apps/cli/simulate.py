@@ -71,13 +71,13 @@ def simulate(
     overwrite
         Replace the output if it exists.
     """
+    from prismask.apps.cli.outputs import check_record
     from prismask.optics import simulate as optics
     from prismask.optics.resolve import resolve_camera
     from prismask.scenes.formats.files import load_cube, load_mask, save
-    from prismask.scenes.formats.registry import check_writable
 
-    check_writable(out, overwrite)
     options = camera or CameraOptions()
+    check_record(out, overwrite, scene, mask, *options.files())
     stages = build_sensor(sensor or SensorOptions())
     cube = load_cube(scene, variable, options.wavelength_list())
     known = None if cube.wavelengths is None else [float(w) for w in cube.wavelengths]

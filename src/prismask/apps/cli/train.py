@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from prismask.apps.cli.terminal import complain, remark, say
+from prismask.apps.cli.terminal import complain, remark, say, settle_streams
 from prismask.errors import MissingPartError, PrismaskError
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def run_training(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line of `python -m prismask.training`, alone or under torchrun."""
+    settle_streams()
     parser = argparse.ArgumentParser(prog="python -m prismask.training")
     parser.add_argument("config", type=Path, help="a TOML file, such as configs/smoke.toml")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="set_")

@@ -93,7 +93,7 @@ class JobQueue:
         self._store = store
         self._root = root
         self.estimates = Estimates()
-        self._worker = KillableProcess("worker", root)
+        self._worker = KillableProcess("worker", root, limits.job_memory)
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._jobs: dict[str, Job] = {}

@@ -31,3 +31,13 @@ class Limits:
     """Memory for results; beyond it the oldest goes."""
     picture_bytes: int = 256 * MEBIBYTE
     """Memory for rendered pictures."""
+    reader_memory: int = 6144 * MEBIBYTE
+    """Memory of the process that reads uploads; a bomb that grows beyond it just fails."""
+
+    @property
+    def job_memory(self) -> int:
+        """Memory of the process that reconstructs: as the reader's, and eight of the largest cubes.
+
+        A cube, its error bar, and what they are computed from; on a GPU it needs less.
+        """
+        return self.reader_memory + 8 * 4 * self.cube_values

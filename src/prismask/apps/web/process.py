@@ -58,6 +58,7 @@ class KillableProcess:
     """A process for one call at a time."""
 
     def __init__(self, name: str, folder: Path, memory_bytes: int | None = None) -> None:
+        """memory_bytes: what tasks may use beyond what the process takes for itself."""
         self._name = name
         self._folder = folder
         self._memory_bytes = memory_bytes
@@ -189,9 +190,10 @@ def _work(connection: Connection, folder: str, memory_bytes: int | None) -> None
             _send(connection, "done", task(report, *arguments))
         except PrismaskError as error:
             _send(connection, "refused", str(error)[:LONGEST_MESSAGE])
-        except MemoryError:
-            _send(connection, "refused", "it needs more memory than is allowed here.")
         except Exception as error:
+            if isinstance(error, MemoryError) or "allocate memory" in str(error):  # torch's words
+                _send(connection, "refused", "it needs more memory than is allowed here.")
+                continue
             # A fault of ours: the log has it all, a stranger gets its name.
             _log.exception("a task failed")
             _send(connection, "refused", f"it could not be done ({type(error).__name__}).")
@@ -215,5 +217,20 @@ def _limit_memory(memory_bytes: int | None) -> None:
         import resource
     except ImportError:  # not on Windows
         return
-    if memory_bytes is not None:
-        resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    if memory_bytes is None:
+        return
+    # Not the address space: a GPU's driver reserves far more of that than anybody uses.
+    most = _private_bytes() + memory_bytes
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    with contextlib.suppress(ValueError, OSError):  # not every system has it
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def _private_bytes() -> int:
+    """Memory that this process has to itself, as the limit counts it."""
+    try:
+        fields = Path("/proc/self/statm").read_text(encoding="ascii").split()
+        return int(fields[5]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 2**30

@@ -17,9 +17,6 @@ from prismask.apps.web.process import KillableProcess
 from prismask.apps.web.results import ResultStore
 from prismask.apps.web.visitors import Visitors
 
-READER_MEMORY = 6 * 2**30
-"""Address space of the process that reads uploads; a bomb that grows beyond it just fails."""
-
 
 @dataclass(frozen=True)
 class Choices:
@@ -53,7 +50,7 @@ class Site:
         self._closing = threading.Lock()
         if choices is not None:
             self._jobs = JobQueue(self.limits, self.results, self.root)
-            self._reader = KillableProcess("reader", self.root, READER_MEMORY)
+            self._reader = KillableProcess("reader", self.root, self.limits.reader_memory)
 
     @property
     def jobs(self) -> JobQueue:

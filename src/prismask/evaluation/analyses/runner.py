@@ -40,6 +40,7 @@ from prismask.optics.camera import CASSI
 from prismask.optics.masks import MaskRegion
 from prismask.optics.resolve import CameraDescription
 from prismask.optics.simulate import camera_attrs
+from prismask.parallel.ownership import owned
 from prismask.progress import Progress
 from prismask.scenes.records import Cube, Mask
 
@@ -88,20 +89,20 @@ def analyse(
     if samples < 0:
         raise ConfigError(f"samples is {samples}; give 0 for none, or 2 and more.")
     folder = Path(out)
-    refuse_used(folder, overwrite)
     options: dict[str, Any] = {
         "protocol": protocol, "trials": masks, "seed": seed, "device": device,
         "precision": precision, "noise": noise, "timing": False, "allow_overlap": allow_overlap,
         "resample": resample,
     }  # fmt: skip
     settings = with_options(None, options)
-    plan = plan_evaluation(models, settings, data, split, scenes, mask_sources, groups, camera)
-    folder.mkdir(parents=True, exist_ok=True)
-    record: dict[str, Any] = _Analysis(plan, folder, samples, progress).run()
-    record = plain({**record, "training": _training(models)})
-    write_record(folder, record)
-    if figures:
-        _draw(folder, record)
+    with owned(folder, "an analysis"):
+        refuse_used(folder, overwrite)
+        plan = plan_evaluation(models, settings, data, split, scenes, mask_sources, groups, camera)
+        record: dict[str, Any] = _Analysis(plan, folder, samples, progress).run()
+        record = plain({**record, "training": _training(models)})
+        write_record(folder, record)
+        if figures:
+            _draw(folder, record)
     return record
 
 

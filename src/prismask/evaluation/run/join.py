@@ -30,6 +30,7 @@ from prismask.evaluation.run.runs import RECORD, write_record
 from prismask.evaluation.tables import markdown
 from prismask.evaluation.tables.files import COLUMNS, Row
 from prismask.evaluation.tables.summaries import MOST_FAILURES, Failure, Summary, Tally
+from prismask.parallel.ownership import owned
 
 
 def join(folders: Sequence[str | Path], out: str | Path) -> str:
@@ -38,12 +39,15 @@ def join(folders: Sequence[str | Path], out: str | Path) -> str:
     Trials and groups that all of them have are kept. A model that is in several under one label is
     taken from the first; one label that stands for two models gets the folder's name behind it.
     """
-    out = Path(out)
-    if (out / RECORD).exists():
-        raise OutputExistsError(f"{out} holds an evaluation already. Choose another --out.")
     if len(folders) < 2:
         raise ConfigError("name at least two folders of evaluations to join.")
-    paths = [Path(folder) for folder in folders]
+    with owned(Path(out), "a join of evaluations"):
+        return _joined([Path(folder) for folder in folders], Path(out))
+
+
+def _joined(paths: Sequence[Path], out: Path) -> str:
+    if (out / RECORD).exists():
+        raise OutputExistsError(f"{out} holds an evaluation already. Choose another --out.")
     records = [read_finished(path) for path in paths]
     for path, record in zip(paths[1:], records[1:], strict=True):
         check_same(paths[0], records[0], path, record)
@@ -59,7 +63,6 @@ def join(folders: Sequence[str | Path], out: str | Path) -> str:
     summary = _summary(parts, trials, metrics)
     record = _record(parts, trials, metrics, summary)
     text = markdown.evaluation_text(record, summary)
-    out.mkdir(parents=True, exist_ok=True)
     write_tables(out, COLUMNS, _rows(parts, record), summary, text)
     write_record(out, record)
     return text

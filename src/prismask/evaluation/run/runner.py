@@ -45,6 +45,7 @@ from prismask.models.devices import choose_device
 from prismask.optics.camera import CASSI
 from prismask.optics.masks import MaskRegion
 from prismask.optics.resolve import CameraDescription, resolve_camera
+from prismask.parallel.ownership import owned
 from prismask.progress import Progress
 from prismask.scenes.atomic import write_beside
 from prismask.scenes.records import Cube, Mask
@@ -113,13 +114,14 @@ def evaluate(
     options: fields of `Settings`: protocol, trials, seed, metrics, device, workers …
     """
     chosen = with_options(settings, options)
-    earlier = earlier_record(out, resume)
-    plan = plan_evaluation(
-        models, chosen, data, split, scenes, masks, groups, camera, earlier=earlier
-    )
-    beyond = beyond_one_mask(plan.work.contenders.values(), chosen.protocol)
-    plan = replace(plan, remarks=(*plan.remarks, *beyond))
-    return run_plan(plan, out, earlier, progress)
+    with owned(None if out is None else Path(out), "an evaluation"):
+        earlier = earlier_record(out, resume)
+        plan = plan_evaluation(
+            models, chosen, data, split, scenes, masks, groups, camera, earlier=earlier
+        )
+        beyond = beyond_one_mask(plan.work.contenders.values(), chosen.protocol)
+        plan = replace(plan, remarks=(*plan.remarks, *beyond))
+        return run_plan(plan, out, earlier, progress)
 
 
 def plan_evaluation(

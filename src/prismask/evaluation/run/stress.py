@@ -36,6 +36,7 @@ from prismask.optics.camera import CASSI
 from prismask.optics.mask_sets import KNOWN_ALIASES, MaskAlias, MaskEntry, MaskSet
 from prismask.optics.masks import MaskRegion
 from prismask.optics.resolve import CameraDescription
+from prismask.parallel.ownership import owned
 from prismask.progress import Progress
 from prismask.scenes.records import Cube, Mask
 
@@ -71,19 +72,20 @@ def stress(
     chosen = with_options(
         Settings(protocol="one-to-many", trials=TRIALS, metrics=METRICS, timing=False), options
     )
-    earlier = earlier_record(out, resume)
     wanted = [choose(name, ALL_FAULTS, "fault") for name in faults or ALL_FAULTS]
-    if groups is None and masks is None:
-        found = read_evaluation_split(data, split)
-        groups = group_names("one-to-many", found, None, allow_overlap=False)[0]
-    base = plan_evaluation(
-        models, chosen, data, split, scenes, masks, groups, camera, earlier=earlier
-    )
     conditions = curve_conditions(wanted, sizes or {})
-    plan = replace(base, kind="stress", conditions=dict.fromkeys(base.work.groups, conditions))
-    if RECALIBRATION in wanted and masks is None:
-        plan = with_recalibration(plan, read_evaluation_split(data, split))
-    return run_plan(plan, out, earlier, progress)
+    with owned(None if out is None else Path(out), "a stress test"):
+        earlier = earlier_record(out, resume)
+        if groups is None and masks is None:
+            found = read_evaluation_split(data, split)
+            groups = group_names("one-to-many", found, None, allow_overlap=False)[0]
+        base = plan_evaluation(
+            models, chosen, data, split, scenes, masks, groups, camera, earlier=earlier
+        )
+        plan = replace(base, kind="stress", conditions=dict.fromkeys(base.work.groups, conditions))
+        if RECALIBRATION in wanted and masks is None:
+            plan = with_recalibration(plan, read_evaluation_split(data, split))
+        return run_plan(plan, out, earlier, progress)
 
 
 def curve_conditions(

@@ -128,7 +128,10 @@ class BandAdapter:
     def dispersion_mismatch(self) -> float:
         """Pixels per band that it sees over the nearest in training, or the inverse, or `apart`.
 
-        At least 1, and for a network that knows more cameras never more than for one of them.
+        At least 1, and for a network that knows more cameras never more than for one of them where
+        both read the frame alike. A frame that lies less than `STRETCH_FROM` beyond the widest of
+        its cameras is not stretched, and keeps that small mismatch; a network of one camera may
+        have had it stretched, without one.
         """
         spread = self._spread(self.shown)
         if spread is None:

@@ -27,6 +27,7 @@ prediction by class (Mondrian).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -35,7 +36,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from prismask.errors import ConfigError, WeightsError
+from prismask.errors import ConfigError, ValuesError, WeightsError
 from prismask.inference.engine.tiling import project, throughput
 from prismask.optics.camera import CASSI
 
@@ -70,6 +71,9 @@ class Size:
     about: dict[str, Any] = field(default_factory=dict)
     """What it was fitted on, and the coverage of what was left out."""
 
+    def __post_init__(self) -> None:
+        _check_quantiles(self.quantiles)
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -85,6 +89,13 @@ class Interval:
     """What it was fitted on, and the coverage by scene."""
     classes: dict[str, Size] = field(default_factory=dict)
     """Other sizes, for classes of snapshots that it was fitted for."""
+
+    def __post_init__(self) -> None:
+        _check_quantiles(self.quantiles)
+        for what, numbers in (("constant", self.bands), ("exponent", self.exponents.values())):
+            for number in numbers:
+                if not math.isfinite(number):
+                    raise ValuesError(f"{what} {number:g} of an interval is no finite number.")
 
     def for_classes(self, names: Collection[str]) -> Interval:
         """The interval of snapshots that belong to the classes `names`.
@@ -141,8 +152,13 @@ class Interval:
         return record
 
     @classmethod
-    def from_record(cls, record: dict[str, Any], bands: int) -> Interval:
-        """Read what `to_record` wrote, for a network of `bands` bands."""
+    def from_record(
+        cls, record: dict[str, Any], bands: int, source: str = "the weights"
+    ) -> Interval:
+        """Read what `to_record` wrote, for a network of `bands` bands.
+
+        source: what it is stored with, for messages: the name of a file, where there is one.
+        """
         try:
             made = cls(
                 tuple(float(a) for a in record["bands"]),
@@ -161,16 +177,29 @@ class Interval:
                     raise ValueError(f"its levels for {name} are not its own")
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise WeightsError(
-                f"the interval stored with the weights is damaged: {error}."
+                f"the interval stored with {source} is damaged: {str(error).rstrip('.')}. "
+                "Calibrate again (`prismask calibrate`), or get the file anew."
             ) from error
         unknown = set(made.exponents) - {*FEATURES, *SPREADS}
         if unknown or len(made.bands) != bands:
             raise WeightsError(
-                f"the interval stored with the weights is for {len(made.bands)} bands and "
+                f"the interval stored with {source} is for {len(made.bands)} bands and "
                 f"{sorted(made.exponents)}; the network has {bands} bands and this version knows "
                 f"{sorted((*FEATURES, *SPREADS))}. Calibrate again."
             )
         return made
+
+
+def _check_quantiles(quantiles: Mapping[float, float]) -> None:
+    """Raise unless an interval of these has its lower end below and its upper end above."""
+    before = 0.0
+    for level, q in sorted(quantiles.items()):
+        if not (0 < level < 1 and before <= q < math.inf):
+            raise ValuesError(
+                f"the {100 * level:g} % interval reaches {q:g} times its scale; coverages lie "
+                "between 0 and 100 %, and none reaches less far than 0 or than a smaller one."
+            )
+        before = q
 
 
 def _named(quantiles: Mapping[float, float]) -> dict[str, float]:

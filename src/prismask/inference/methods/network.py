@@ -109,17 +109,18 @@ class NetworkMethod:
         kind = "sampled" if options.samples and "sampled" in stored else "single"
         if kind not in stored:
             return None
-        return Interval.from_record(stored[kind], self.engine.bands)
+        return self._read(stored[kind])
+
+    def _read(self, stored: dict[str, Any]) -> Interval:
+        source = self.engine.network.model.source
+        return Interval.from_record(stored, self.engine.bands, source or "the weights")
 
     @property
     def probes_masks(self) -> bool:
         """Whether some interval of the weights was fitted for inconsistent masks."""
         stored = self.record.get("interval") or {}
         kinds = [stored[kind] for kind in ("single", "sampled") if kind in stored]
-        return any(
-            INCONSISTENT_MASKS in Interval.from_record(kind, self.engine.bands).classes
-            for kind in kinds
-        )
+        return any(INCONSISTENT_MASKS in self._read(kind).classes for kind in kinds)
 
     def check(self, options: Options) -> None:
         """Whether the weights can give the samples and the interval that are asked for."""
