@@ -18,6 +18,7 @@ PRISMASK = [sys.executable, "-m", "prismask"]
 COMMANDS = (
     "demo", "info", "simulate", "reconstruct", "render", "evaluate-pair", "convert", "train",
     "models", "calibrate", "evaluate", "stress", "analyse", "report", "view", "serve",
+    "spectra",
 )  # fmt: skip
 
 

@@ -7,9 +7,9 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from prismask.apps.web.regions import Polygon, Region
 from prismask.apps.web.results import Result
 from prismask.errors import ConfigError
+from prismask.scenes.regions import Polygon, Region
 
 MOST_REGIONS = 64
 
