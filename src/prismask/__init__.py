@@ -41,32 +41,34 @@ if TYPE_CHECKING:
     from prismask.scenes.formats.files import load_mask as load_mask
     from prismask.scenes.formats.files import load_measurement as load_measurement
     from prismask.scenes.formats.files import save as save
+    from prismask.scenes.library_files import load_library as load_library
     from prismask.scenes.records import Cube as Cube
     from prismask.scenes.records import Mask as Mask
     from prismask.scenes.records import Measurement as Measurement
     from prismask.scenes.synthetic.demo import demo_scene as demo_scene
     from prismask.solvers.registry import create_solver as create_solver
-
-__all__, __getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "errors": ["PrismaskError", "PrismaskWarning"],
-        "evaluation.run.runner": ["evaluate"],
-        "evaluation.run.training": ["train"],
-        "evaluation.scoring": ["score"],
-        "inference.methods.registry": ["register_method"],
-        "inference.options": ["Options"],
-        "inference.reconstruct": ["Reconstruction", "reconstruct"],
-        "models.catalogue": ["load_model"],
-        "models.registry": ["create_model"],
-        "optics.camera": ["CASSI"],
-        "optics.measured": ["measure_camera"],
-        "optics.simulate": ["simulate"],
-        "progress": ["progress_bar"],
-        "scenes.formats.files": ["load", "load_cube", "load_mask", "load_measurement", "save"],
-        "scenes.records": ["Cube", "Mask", "Measurement"],
-        "scenes.synthetic.demo": ["demo_scene"],
-        "solvers.registry": ["create_solver"],
-    },
-    also=["__version__"],
-)
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "errors": ["PrismaskError", "PrismaskWarning"],
+            "evaluation.run.runner": ["evaluate"],
+            "evaluation.run.training": ["train"],
+            "evaluation.scoring": ["score"],
+            "inference.methods.registry": ["register_method"],
+            "inference.options": ["Options"],
+            "inference.reconstruct": ["Reconstruction", "reconstruct"],
+            "models.catalogue": ["load_model"],
+            "models.registry": ["create_model"],
+            "optics.camera": ["CASSI"],
+            "optics.measured": ["measure_camera"],
+            "optics.simulate": ["simulate"],
+            "progress": ["progress_bar"],
+            "scenes.formats.files": ["load", "load_cube", "load_mask", "load_measurement", "save"],
+            "scenes.library_files": ["load_library"],
+            "scenes.records": ["Cube", "Mask", "Measurement"],
+            "scenes.synthetic.demo": ["demo_scene"],
+            "solvers.registry": ["create_solver"],
+        },
+        also=["__version__"],
+    )
