@@ -8,6 +8,7 @@ from __future__ import annotations
 import doctest
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 import tomllib
@@ -114,6 +115,24 @@ def test_the_version_stands_in_one_place() -> None:
     assert where == {"attr": "prismask.__version__"}
     cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert "\nversion:" not in cited
+
+
+def test_the_picture_of_packages_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("grimp", reason="import-linter is not installed (extra: dev)")
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    picture = importlib.import_module("package_picture")
+    assert picture.drawn() == picture.picture(), "draw it anew: python docs/package_picture.py"
+
+
+def test_contributing_names_files_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|txt))`", text)
+    assert len(named) > 10
+    for name in named:
+        if "yourname" in name or "yourformat" in name:
+            continue
+        places = (ROOT / name, ROOT / "src" / "prismask" / name)
+        assert any(place.exists() for place in places), name
 
 
 if __name__ == "__main__":
