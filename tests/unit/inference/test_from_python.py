@@ -112,3 +112,15 @@ def test_progress_can_be_shown(
     assert "3 of 3" in capsys.readouterr().err
     reconstruct(shot, mask, iterations=3, progress=False)
     assert capsys.readouterr().err == ""
+
+
+def test_arrays_are_evaluated(mask: Mask) -> None:
+    scene = random_scene(2, (24, 24), GRID)
+    common: dict[str, Any] = {"trials": 1, "camera": CAMERA, "metrics": ("rmse",), "timing": False}
+    wanted, made = (
+        prismask.evaluate(
+            {"gap": "gap-tv:iterations=2"}, scenes={"a": cube}, masks={"mine": aperture}, **common
+        )
+        for cube, aperture in ((scene, mask), (torch.tensor(scene.values), mask.values))
+    )
+    assert made.mean("gap", "mine", "rmse") == wanted.mean("gap", "mine", "rmse")
