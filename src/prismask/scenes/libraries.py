@@ -105,12 +105,14 @@ class MaterialMap:
         from matplotlib import colormaps
         from matplotlib.patches import Patch
 
-        # Colours of the whole table: twenty differ well, and begin again after that.
-        colours = colormaps["tab20"](np.arange(len(self.names)) % 20)
+        # Ten strong colours, then their ten pale ones; they begin again after that.
+        order = np.array([*range(0, 20, 2), *range(1, 20, 2)])
+        colours = colormaps["tab20"](order[np.arange(len(self.names)) % 20])
         nothing = np.array([[0.9, 0.9, 0.9, 1.0]])
         ax.imshow(np.concatenate([colours, nothing])[self.index], interpolation="nearest")
         shown = list(self.shares())[:20]
         handles = [Patch(color=colours[self.names.index(name)], label=name) for name in shown]
+        ax.set(xlabel="x in pixels", ylabel="y in pixels")
         ax.legend(handles=handles, loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
         return ax
 

@@ -100,14 +100,20 @@ def spectra_csv(spectra: Sequence[Spectrum]) -> str:
     return text.getvalue()
 
 
-def draw_spectra(spectra: Sequence[Spectrum], ax: Any = None) -> Any:
-    """Spectra with their error bands in one pair of axes."""
+def draw_spectra(
+    spectra: Sequence[Spectrum], ax: Any = None, beside: Sequence[Spectrum] = ()
+) -> Any:
+    """Spectra with their error bands in one pair of axes; those `beside` them are dashed."""
     ax = axes_for(ax)
     for one in spectra:
         at = np.arange(one.bands) if one.wavelengths is None else one.wavelengths
         (line,) = ax.plot(at, one.values, label=one.name)
         if one.lower is not None and one.upper is not None:
             ax.fill_between(at, one.lower, one.upper, alpha=0.2, color=line.get_color(), lw=0)
+    for one in beside:
+        at = np.arange(one.bands) if one.wavelengths is None else one.wavelengths
+        # Dark, so that it is seen on the spectrum that it resembles.
+        ax.plot(at, one.values, "--", color="0.2", lw=1, label=one.name)
     ax.set_xlabel("wavelength in nm" if spectra[0].wavelengths is not None else "band")
     ax.set_ylabel("fraction of full scale")
     ax.legend(frameon=False, fontsize="small")

@@ -76,8 +76,8 @@ def spectra(
     record = load_cube(cube, variable, listed)
     found = _spectra(record, points or [], regions or [])
     known = _library(record, library)
-    told = found if known is None else [*found, *_nearest(found, known)]
-    _write(told, out, drawn, overwrite)
+    beside = [] if known is None else _nearest(found, known)
+    _write(found, beside, out, drawn, overwrite)
     if material_map is not None and known is not None:
         _write_map(record, known, material_map, overwrite)
     for path in outputs:
@@ -157,14 +157,16 @@ def _nearest(found: list[Spectrum], library: SpectralLibrary) -> list[Spectrum]:
     return scaled
 
 
-def _write(told: list[Spectrum], out: Path, drawn: Path | None, overwrite: bool) -> None:
+def _write(
+    found: list[Spectrum], beside: list[Spectrum], out: Path, drawn: Path | None, overwrite: bool
+) -> None:
     from prismask.apps.cli.pictures import write_bytes
     from prismask.scenes.spectra import draw_spectra, spectra_csv
 
     if drawn is not None:
-        write_bytes(_png(lambda axes: draw_spectra(told, axes)), drawn, overwrite)
+        write_bytes(_png(lambda axes: draw_spectra(found, axes, beside)), drawn, overwrite)
     # The table comes last: where it is, the picture is there too.
-    write_bytes(spectra_csv(told).encode(), out, overwrite)
+    write_bytes(spectra_csv([*found, *beside]).encode(), out, overwrite)
 
 
 def _write_map(record: Cube, library: SpectralLibrary, path: Path, overwrite: bool) -> None:
