@@ -20,16 +20,15 @@ from typing import Any
 
 import torch
 
-from prismask.apps.cli.train import _make_validate
+from prismask.evaluation.run.training import train
 from prismask.training import setup
 from prismask.training.config import read_config
-from prismask.training.run import train
 
 
 def one_run(name: str, config: str, *changes: str) -> dict[str, Any]:
     """Train, and tell how fast and how well."""
     lines: list[dict[str, Any]] = []
-    train(read_config(config, changes), None, make_validate=_make_validate, report=lines.append)
+    train(read_config(config, changes), report=lines.append)
     steps = [line for line in lines if line["event"] == "step"]
     validation = [line for line in lines if line["event"] == "validation"][-1]
     settled, end = steps[len(steps) // 4], steps[-1]

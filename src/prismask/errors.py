@@ -66,3 +66,10 @@ class WorkerLostError(DeviceError):
 
 class DivergedError(PrismaskError, ArithmeticError):
     """A loss or a reconstruction stopped being finite."""
+
+
+class PrismaskWarning(UserWarning):
+    """A result that may be wrong, such as a cube whose snapshot contradicts its mask.
+
+    Whoever wants an error instead says `warnings.simplefilter("error", PrismaskWarning)`.
+    """

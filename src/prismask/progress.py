@@ -1,8 +1,17 @@
-"""Progress of long work: the library calls, only `apps` draws."""
+"""Progress of long work: the library calls, whoever asked for it draws.
+
+    cube = reconstruct(y, mask, progress=progress_bar("reconstructing"))
+
+The bar is an element of the page in a notebook, a line that renews itself on a terminal, and a
+plain line now and then anywhere else, such as in a log.
+"""
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Mapping
+from html import escape
 from typing import Any
 
 Progress = Callable[[int, int, Mapping[str, Any]], None]
@@ -11,3 +20,100 @@ Progress = Callable[[int, int, Mapping[str, Any]], None]
 info: whatever the work can tell, such as `stage` (what people read instead of the title), `model`
 or `residual`.
 """
+
+SECONDS_BETWEEN_LINES = 5.0
+"""Plain lines come no oftener than this, so that a log stays readable."""
+SECONDS_BETWEEN_FRAMES = 0.1
+"""A bar is redrawn no oftener than this, so that drawing takes no time to speak of."""
+_BLOCKS = 30
+
+
+def progress_bar(title: str = "working") -> Progress:
+    """A bar that suits where Python runs: pass it as `progress` to whatever takes one."""
+    notebook = _notebook_display()
+    if notebook is not None:
+        return _NotebookBar(title, notebook)
+    return _TerminalBar(title) if sys.stderr.isatty() else _Lines(title)
+
+
+def as_progress(given: Progress | bool | None, title: str) -> Progress | None:
+    """`True` stands for a bar, `False` and None for none."""
+    if isinstance(given, bool):
+        return progress_bar(title) if given else None
+    return given
+
+
+class _Shown:
+    """Draws no oftener than `pause`, and always the end of a stage."""
+
+    pause = SECONDS_BETWEEN_FRAMES
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.started = time.monotonic()
+        self.drawn = -1e9
+
+    def __call__(self, done: int, total: int, info: Mapping[str, Any]) -> None:
+        now = time.monotonic()
+        if now - self.drawn >= self.pause or done >= total:
+            self.drawn = now
+            self.draw(str(info.get("stage", self.title)), done, total, now - self.started)
+
+    def draw(self, stage: str, done: int, total: int, seconds: float) -> None:
+        """Show that `done` of `total` steps are done."""
+        raise NotImplementedError
+
+
+class _NotebookBar(_Shown):
+    def __init__(self, title: str, display: Callable[..., Any]) -> None:
+        super().__init__(title)
+        self._display = display
+        self._handle: Any = None
+
+    def draw(self, stage: str, done: int, total: int, seconds: float) -> None:
+        shown = _Html(
+            f'<label>{escape(stage)} <progress value="{done}" max="{total}"></progress> '
+            f"{done} of {total}, {seconds:.0f} s</label>"
+        )
+        if self._handle is None:
+            self._handle = self._display(shown, display_id=True)
+        else:
+            self._handle.update(shown)
+
+
+class _TerminalBar(_Shown):
+    def draw(self, stage: str, done: int, total: int, seconds: float) -> None:
+        full = _BLOCKS * done // max(total, 1)
+        bar = "#" * full + "." * (_BLOCKS - full)
+        end = "\n" if done >= total else ""
+        sys.stderr.write(f"\r\x1b[K{stage} [{bar}] {done} of {total}, {seconds:.0f} s{end}")
+        sys.stderr.flush()
+
+
+class _Lines(_Shown):
+    pause = SECONDS_BETWEEN_LINES
+
+    def draw(self, stage: str, done: int, total: int, seconds: float) -> None:
+        sys.stderr.write(f"{stage}: {done} of {total} ({seconds:.0f} s)\n")
+        sys.stderr.flush()
+
+
+class _Html:
+    """What a notebook shows as HTML, and anything else as text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def _repr_html_(self) -> str:
+        return self._text
+
+
+def _notebook_display() -> Callable[..., Any] | None:
+    """The `display` of the notebook that Python runs in, or None: IPython is never imported."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is None or not hasattr(shell, "kernel"):
+        return None
+    display: Callable[..., Any] | None = getattr(
+        sys.modules.get("IPython.display"), "display", None
+    )
+    return display

@@ -1,1 +1,30 @@
 """Evaluation: metrics, protocols, statistics, analyses, figures, report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prismask.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from prismask.evaluation.analyses.runner import analyse as analyse
+    from prismask.evaluation.metrics.registry import METRICS as METRICS
+    from prismask.evaluation.protocol.settings import Settings as Settings
+    from prismask.evaluation.run.runner import Evaluation as Evaluation
+    from prismask.evaluation.run.runner import evaluate as evaluate
+    from prismask.evaluation.run.stress import stress as stress
+    from prismask.evaluation.run.training import train as train
+    from prismask.evaluation.scoring import score as score
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "analyses.runner": ["analyse"],
+            "metrics.registry": ["METRICS"],
+            "protocol.settings": ["Settings"],
+            "run.runner": ["Evaluation", "evaluate"],
+            "run.stress": ["stress"],
+            "run.training": ["train"],
+            "scoring": ["score"],
+        },
+    )

@@ -1,1 +1,30 @@
-"""Inference: one snapshot or a folder, tiling, uncertainty."""
+"""Inference: one snapshot or a folder, tiling, uncertainty.
+
+`reconstruct`, which is also the name of its module, is imported from `prismask`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prismask.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from prismask.inference.findings import Finding as Finding
+    from prismask.inference.methods.protocol import Estimate as Estimate
+    from prismask.inference.methods.protocol import Method as Method
+    from prismask.inference.methods.registry import list_methods as list_methods
+    from prismask.inference.methods.registry import register_method as register_method
+    from prismask.inference.options import Options as Options
+    from prismask.inference.reconstruct import Reconstruction as Reconstruction
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "findings": ["Finding"],
+            "methods.protocol": ["Estimate", "Method"],
+            "methods.registry": ["list_methods", "register_method"],
+            "options": ["Options"],
+            "reconstruct": ["Reconstruction"],
+        },
+    )

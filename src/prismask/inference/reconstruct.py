@@ -1,64 +1,74 @@
-"""One snapshot to one cube: records in, a record with its error bar and its history out.
+"""One snapshot to one cube: files, arrays or records in, a cube with error bar and history out.
 
     cube = reconstruct("snapshot.mat", "mask.mat", samples=16)
 
-`Reconstruction` is the same in two steps, for many snapshots: prepare once, run often.
+`Reconstruction` is the same in two steps, for many snapshots: prepare once, call often.
 """
 
 from __future__ import annotations
 
+import difflib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from prismask import __version__
-from prismask.errors import DivergedError
+from prismask.errors import ConfigError, DivergedError
 from prismask.inference import checks
 from prismask.inference.alignment.pose import KnownPose
 from prismask.inference.delivery import aligned, straightened
-from prismask.inference.findings import Finding
+from prismask.inference.findings import Finding, warn_in_python
 from prismask.inference.history import Residual, observations, reproject, sources
 from prismask.inference.inspection import inspect
 from prismask.inference.methods.protocol import Estimate, Method
-from prismask.inference.methods.selection import Choice
+from prismask.inference.methods.selection import FALLBACK, Choice
 from prismask.inference.options import DEFAULTS, Options
 from prismask.models.devices import choose_device
 from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI
 from prismask.optics.resolve import CameraDescription, resolve_camera
 from prismask.optics.simulate import camera_attrs, camera_notes, unscaled
-from prismask.progress import Progress
+from prismask.progress import Progress, as_progress
+from prismask.scenes.conversion import as_mask, as_measurement
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
-from prismask.scenes.formats.files import load_mask, load_measurement
 from prismask.scenes.records import Cube, Mask, Measurement, array_hash, check_wavelengths
+from prismask.solvers.registry import list_solvers, solver_options
+
+if TYPE_CHECKING:
+    from prismask.scenes.conversion import MaskLike, MeasurementLike
 
 RESIDUAL_WARNING_RATIO = 3.0
 """Residual in units of the noise from which a network's cube does not explain its snapshot."""
+
+CLOSE_SPELLING = 0.75
+"""Likeness from which an unknown word is taken for a misspelt argument."""
 
 Wavelengths = Sequence[float] | NDArray[np.float64]
 Camera = CASSI | CameraDescription | None
 
 
 def reconstruct(
-    measurement: Measurement | str | Path,
-    mask: Mask | str | Path,
+    measurement: MeasurementLike,
+    mask: MaskLike,
     camera: Camera = None,
     method: Any = None,
     *,
     model: str | Path | Reconstructor | None = None,
     wavelengths: Wavelengths | None = None,
     pose: Cube | KnownPose | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     options: Options = DEFAULTS,
     **changes: Any,
 ) -> Cube:
-    """The cube `(C, H, W)` behind a `measurement` taken through `mask` (records or files).
+    """The cube `(C, H, W)` behind a `measurement (H, L)` taken through `mask (H, W)`.
 
+    measurement, mask: records, paths of files, NumPy arrays, torch tensors or xarray objects.
     camera: None takes the one noted in the measurement or the mask, else the default one, else the
         band count that fits the two sizes.
     method, model: a solver or a registered method by name, or any `f(measurement, mask, camera)`;
@@ -68,13 +78,14 @@ def reconstruct(
         mask, or the default ones for the default band count; otherwise the cube has none.
     pose: a cube made with `align` from another snapshot of the same camera: the mask is used in the
         pose that was found then.
+    progress: True shows a bar, in notebooks too; or a function `progress(done, total, info)`.
     options, changes: everything else that decides the result, as a whole or one by one
         (`inference.options.Options`): `samples=16`, `level=0.95`, `align=True`, `adapt=60` …
         Names that are not known there are options of the solver, such as `iterations`.
 
     The cube is in the scene's units: a scale noted in the measurement, `scale` with `scale_rule`
-    beside it, is divided out. What was noticed on the way is in `attrs["findings"]`: show it to
-    people.
+    beside it, is divided out. What was noticed on the way is in `attrs["findings"]`; of that, what
+    makes the cube doubtful is also a `PrismaskWarning`.
     """
     given: Any = None
     named = {"method": method, "model": model}
@@ -87,12 +98,32 @@ def reconstruct(
         pose = KnownPose.from_attrs(pose.attrs, "the cube")
     if pose is not None:
         changes["pose"] = pose
-    if not isinstance(measurement, Measurement):
-        measurement = load_measurement(measurement)
-    if not isinstance(mask, Mask):
-        mask = load_mask(mask)
-    ready = Reconstruction(options.with_changes(changes), given)
-    return ready.run(measurement, mask, camera, wavelengths, progress)
+    chosen = options.with_changes(changes)
+    _check_spelling(dict(chosen.method_options), chosen, given)
+    shot, aperture = as_measurement(measurement), as_mask(mask)
+    cube = Reconstruction(chosen, given).run(
+        shot, aperture, camera, wavelengths, as_progress(progress, "reconstructing")
+    )
+    warn_in_python(cube.attrs["findings"])
+    return cube
+
+
+def _check_spelling(words: Iterable[str], options: Options, given: Any) -> None:
+    """Refuse what is no option of the solver and looks like an argument of `reconstruct`."""
+    solver = options.method or FALLBACK
+    if solver not in list_solvers():
+        return  # a registered method knows its own options
+    is_solver = given is None and options.model is None
+    known = solver_options(solver) if is_solver else []
+    own = ("camera", "method", "model", "wavelengths", "pose", "progress", "options")
+    arguments = [*own, *(field.name for field in fields(Options))]
+    for word in words:
+        near = difflib.get_close_matches(word, arguments, n=1, cutoff=CLOSE_SPELLING)
+        if word not in known and near:
+            raise ConfigError(
+                f"reconstruct has no argument {word!r}. Did you mean {near[0]!r}? Others are "
+                f"{', '.join(sorted(set(arguments)))}, and the options of a solver."
+            )
 
 
 class Reconstruction:
@@ -105,6 +136,20 @@ class Reconstruction:
         self.options = options
         self.device = choose_device(options.device)
         self._choice = Choice(options, self.device, method)
+
+    def __call__(
+        self,
+        measurement: MeasurementLike,
+        mask: MaskLike,
+        camera: Camera = None,
+        wavelengths: Wavelengths | None = None,
+        progress: Progress | bool | None = None,
+    ) -> Cube:
+        """`run` on whatever `reconstruct` takes; doubts about the cube become warnings too."""
+        bar = as_progress(progress, "reconstructing")
+        cube = self.run(as_measurement(measurement), as_mask(mask), camera, wavelengths, bar)
+        warn_in_python(cube.attrs["findings"])
+        return cube
 
     def recipe(
         self, measurement: Measurement, mask: Mask, camera: CASSI, at: Wavelengths | None
@@ -134,7 +179,7 @@ class Reconstruction:
         wavelengths: Wavelengths | None = None,
         progress: Progress | None = None,
     ) -> Cube:
-        """Check, reconstruct, check again."""
+        """Check, reconstruct, check again; what is noticed is in the history only."""
         camera, assumed = self.camera_for(measurement, mask, camera)
         at, at_source = find_wavelengths(measurement, mask, camera, wavelengths)
         started = time.perf_counter()

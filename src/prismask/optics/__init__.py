@@ -1,1 +1,44 @@
-"""Optics: the CASSI operator, dispersion, masks and their faults, the sensor."""
+"""Optics: the CASSI operator, dispersion, masks and their faults, the sensor.
+
+`simulate`, which is also the name of its module, is imported from `prismask`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prismask.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from prismask.optics.camera import CASSI as CASSI
+    from prismask.optics.curve import Curve as Curve
+    from prismask.optics.fabricate import Aperture as Aperture
+    from prismask.optics.fabricate import fabricate_mask as fabricate_mask
+    from prismask.optics.faults import make_fault as make_fault
+    from prismask.optics.masks import MaskRegion as MaskRegion
+    from prismask.optics.measured import MeasuredCamera as MeasuredCamera
+    from prismask.optics.measured import measure_camera as measure_camera
+    from prismask.optics.measured import transmission as transmission
+    from prismask.optics.noise import estimate_noise as estimate_noise
+    from prismask.optics.resolve import CameraDescription as CameraDescription
+    from prismask.optics.resolve import resolve_camera as resolve_camera
+    from prismask.optics.sensor import Gaussian as Gaussian
+    from prismask.optics.sensor import Quantise as Quantise
+    from prismask.optics.sensor import Saturate as Saturate
+    from prismask.optics.sensor import Sensor as Sensor
+    from prismask.optics.sensor import ShotRead as ShotRead
+else:
+    __all__, __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "camera": ["CASSI"],
+            "curve": ["Curve"],
+            "fabricate": ["Aperture", "fabricate_mask"],
+            "faults": ["make_fault"],
+            "masks": ["MaskRegion"],
+            "measured": ["MeasuredCamera", "measure_camera", "transmission"],
+            "noise": ["estimate_noise"],
+            "resolve": ["CameraDescription", "resolve_camera"],
+            "sensor": ["Gaussian", "Quantise", "Saturate", "Sensor", "ShotRead"],
+        },
+    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from numbers import Real
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -20,7 +20,12 @@ from prismask.errors import ConfigError, FormatError, ShapeError
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seeded
 from prismask.optics.sensor import Stage
-from prismask.scenes.records import Array, Cube, Mask, Measurement
+from prismask.scenes.conversion import as_cube, as_mask
+from prismask.scenes.records import Array, Mask, Measurement
+
+if TYPE_CHECKING:
+    from prismask.optics.resolve import CameraDescription
+    from prismask.scenes.conversion import CubeLike, MaskLike
 
 Scale = float | Literal["fit", "white"]
 """A factor, or a rule: `fit` puts the brightest pixel of this scene at full scale; `white` puts
@@ -28,17 +33,30 @@ the brightest pixel of a white scene of value 1 there, the same for every scene.
 
 
 def simulate(
-    cube: Cube,
-    mask: Mask,
-    camera: CASSI,
+    cube: CubeLike,
+    mask: MaskLike,
+    camera: CASSI | CameraDescription | None = None,
     sensor: Stage | None = None,
     seed: int = 0,
     scale: Scale = "fit",
 ) -> Measurement:
-    """Photograph `cube` through `mask`; one seed gives one measurement.
+    """Photograph `cube (C, H, W)` through `mask (H, W)`; one seed gives one measurement.
+
+    cube, mask: records, paths of files, NumPy arrays, torch tensors or xarray objects.
+    camera: None takes the one noted in the mask, else the default step for the cube's bands.
 
     Values are fractions of full scale. Without a sensor the measurement is exact: `scale · A x`.
+
+    >>> import numpy as np
+    >>> simulate(np.ones((4, 8, 8)), np.ones((8, 8))).size
+    (8, 14)
     """
+    cube, mask = as_cube(cube), as_mask(mask)
+    if not isinstance(camera, CASSI):
+        from prismask.optics.resolve import resolve_camera  # which reads what this module notes
+
+        at = None if cube.wavelengths is None else [float(w) for w in cube.wavelengths]
+        camera = resolve_camera(camera, mask.attrs, bands=cube.bands, wavelengths=at).camera
     if cube.bands != camera.bands:
         raise ShapeError(
             f"cube has {cube.bands} bands; this camera disperses {camera.bands}. Resample the cube "

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prismask import __version__
+from prismask.checks import choose
+from prismask.errors import ConfigError
 from prismask.scenes.formats.attributes import from_json, plain, to_json
 from prismask.scenes.formats.contents import (
     Contents,
@@ -27,9 +29,9 @@ from prismask.scenes.formats.contents import (
     wavelengths_of,
 )
 from prismask.scenes.formats.selection import make_record
-from prismask.scenes.records import Record
+from prismask.scenes.records import Cube, Record
 from prismask.scenes.units import is_length
-from prismask.scenes.wavelengths import WAVELENGTH_NAMES, may_be_list
+from prismask.scenes.wavelengths import MOST_NM_BESIDE, WAVELENGTH_NAMES, may_be_list
 
 if TYPE_CHECKING:
     import xarray
@@ -76,11 +78,42 @@ def to_dataset(record: Record) -> xarray.Dataset:
     attrs = {
         "Conventions": CONVENTIONS,
         "title": f"Prismask {kind}",
-        "source": f"Prismask {version('prismask')}",
+        "source": f"Prismask {__version__}",
         "prismask_kind": kind,
         "provenance": to_json(record.attrs),
     }
     return xarray.Dataset(variables, coords, attrs)
+
+
+def with_pixels(dataset: xarray.Dataset) -> xarray.Dataset:
+    """The dataset with coordinates `y` and `x`, pixels counted from 0; files do without them."""
+    coords = {
+        name: (name, np.arange(dataset.sizes[name]), {"long_name": f"{words} of the pixel"})
+        for name, words in (("y", "row"), ("x", "column"))
+    }
+    return dataset.assign_coords(coords)
+
+
+def select(cube: Cube, labels: Mapping[str, Any]) -> xarray.DataArray:
+    """What lies at labels of a cube; its error bar goes along as coordinates."""
+    for name in labels:
+        choose(name, ("wavelength", "y", "x"), "label")
+    if "wavelength" in labels and cube.wavelengths is None:
+        raise ConfigError(
+            f"the wavelengths of this cube's {cube.bands} bands are unknown. Give them: "
+            "Cube(values, wavelengths=[…]), or take a band by its number: cube.values[0]."
+        )
+    dataset = with_pixels(to_dataset(cube))
+    array = dataset.set_coords([name for name in dataset if name != "cube"])["cube"]
+    slices = {name: label for name, label in labels.items() if isinstance(label, slice)}
+    points = {name: label for name, label in labels.items() if name not in slices}
+    for name, label in points.items():
+        ends = array[name].values[[0, -1]]
+        room = MOST_NM_BESIDE if name == "wavelength" else 0
+        if np.any(np.asarray(label) < ends[0] - room) or np.any(np.asarray(label) > ends[1] + room):
+            raise ConfigError(f"{name} is {label}; this cube runs from {ends[0]:g} to {ends[1]:g}.")
+    array = array.sel(slices) if slices else array
+    return array.sel(points, method="nearest") if points else array
 
 
 def from_dataset(

@@ -20,12 +20,61 @@ from prismask.errors import ShapeError, ValuesError
 if TYPE_CHECKING:
     import xarray
 
+    from prismask.scenes.colour import Exposure, Illuminant
+    from prismask.scenes.libraries import MaterialMap, SpectralLibrary
+    from prismask.scenes.regions import Where
+    from prismask.scenes.spectra import Spectrum
+
 Array = NDArray[np.float32]
 
 
-@dataclass(frozen=True, eq=False)
-class Cube:
-    """A hyperspectral image, with its error bar where one is known."""
+class _Labelled:
+    """What all records have in common: they are arrays to NumPy, and show what they hold."""
+
+    values: Array
+    attrs: Mapping[str, Any]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Height and width; of a measurement, on the sensor."""
+        return int(self.values.shape[-2]), int(self.values.shape[-1])
+
+    @property
+    def hash(self) -> str:
+        """Short, stable id of the values."""
+        return array_hash(self.values)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+    def __repr__(self) -> str:
+        from prismask.scenes.display import summary
+
+        return f"<{summary(self)}>"  # type: ignore[arg-type]  # one of the three
+
+    def _repr_html_(self) -> str:
+        """The record in a notebook: a thumbnail and the facts."""
+        from prismask.scenes.display import as_html
+
+        return as_html(self)  # type: ignore[arg-type]  # one of the three
+
+    def to_xarray(self) -> xarray.Dataset:
+        """The record as an `xarray.Dataset` with dims `wavelength, y, x`, pixels counted from 0."""
+        from prismask.scenes.labelled import to_dataset, with_pixels
+
+        return with_pixels(to_dataset(self))  # type: ignore[arg-type]  # one of the three
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Cube(_Labelled):
+    """A hyperspectral image, with its error bar where one is known.
+
+    >>> cube = Cube(np.ones((3, 4, 5)), wavelengths=[450, 550, 650])
+    >>> cube
+    <Cube 3 bands × 4×5, 450–650 nm>
+    >>> np.asarray(cube).shape
+    (3, 4, 5)
+    """
 
     values: Array
     """Radiance `(C, H, W)`, float32."""
@@ -58,25 +107,88 @@ class Cube:
         """Number of spectral bands C."""
         return int(self.values.shape[0])
 
-    @property
-    def size(self) -> tuple[int, int]:
-        """Height and width."""
-        return int(self.values.shape[1]), int(self.values.shape[2])
+    def rgb(
+        self, illuminant: Illuminant | None = None, exposure: Exposure = "auto"
+    ) -> NDArray[np.uint8]:
+        """What the eye would see, sRGB `(H, W, 3)`; see `scenes.colour.to_srgb`."""
+        from prismask.scenes.colour import to_srgb
 
-    @property
-    def hash(self) -> str:
-        """Short, stable id of the values."""
-        return array_hash(self.values)
+        return to_srgb(self, illuminant, exposure)
 
-    def to_xarray(self) -> xarray.Dataset:
-        """The cube as an `xarray.Dataset` with dims `wavelength, y, x`."""
-        from prismask.scenes.labelled import to_dataset
+    def band(self, wavelength: float) -> int:
+        """The number of the band nearest to a wavelength in nm, counted from 0.
 
-        return to_dataset(self)
+        >>> Cube(np.ones((3, 4, 5)), wavelengths=[450, 550, 650]).band(540)
+        1
+        """
+        from prismask.scenes.wavelengths import nearest_band
+
+        return nearest_band(self, wavelength)
+
+    def sel(self, **labels: Any) -> xarray.DataArray:
+        """What lies nearest to labels of `wavelength` (nm), `y` and `x`, or within slices of them.
+
+        The error bar goes along as coordinates `cube_lower`, `cube_upper` and `cube_std`.
+
+        >>> cube = Cube(np.ones((3, 4, 5)), wavelengths=[450, 550, 650])
+        >>> cube.sel(wavelength=540).shape
+        (4, 5)
+        >>> cube.sel(wavelength=slice(500, 700), x=2).shape
+        (2, 4)
+        """
+        from prismask.scenes.labelled import select
+
+        return select(self, labels)
+
+    def spectrum(self, where: Where, y: int | None = None) -> Spectrum:
+        """The spectrum at a pixel, `spectrum(x, y)`, or the mean over a region.
+
+        where: `(left, top, right, bottom)`, both ends included; corners `[(x, y), …]` of a
+            polygon; a picture `(H, W)` of True and False; or a `Region` or `Polygon`.
+
+        >>> cube = Cube(np.ones((3, 4, 5)), wavelengths=[450, 550, 650])
+        >>> cube.spectrum(2, 1)
+        <Spectrum x2 y1, 3 bands, 450–650 nm>
+        >>> cube.spectrum((0, 0, 3, 3)).pixels
+        16
+        """
+        from prismask.scenes.spectra import spectrum_of
+
+        return spectrum_of(self, where, y)
+
+    def angle_to(self, spectra: Spectrum | SpectralLibrary | Any) -> NDArray[np.float64]:
+        """Angle in degrees between each pixel and a spectrum `(C,)`, as `(H, W)`.
+
+        Several spectra `(N, C)`, or a library, give `(N, H, W)`. Angles ignore brightness.
+        """
+        from prismask.scenes.libraries import angles_to
+
+        return angles_to(self, spectra)
+
+    def nearest_material(
+        self, library: SpectralLibrary | str | Any, limit: float | None = None
+    ) -> MaterialMap:
+        """For each pixel the material of a spectral library with the smallest angle.
+
+        library: a `SpectralLibrary`, or files for `load_library`.
+        limit: angle in degrees above which a pixel is none of them.
+        """
+        from prismask.scenes.libraries import nearest_materials
+
+        return nearest_materials(self, library, limit)
+
+    def plot(self, wavelength: float | None = None, ax: Any = None) -> Any:
+        """Draw the cube as the eye sees it, or the band nearest to `wavelength` nm; gives the axes.
+
+        Needs matplotlib (extra: report).
+        """
+        from prismask.scenes.display import plot_cube
+
+        return plot_cube(self, wavelength, ax)
 
 
-@dataclass(frozen=True, eq=False)
-class Mask:
+@dataclass(frozen=True, eq=False, repr=False)
+class Mask(_Labelled):
     """A calibrated coded aperture: transmission in [0, 1]."""
 
     values: Array
@@ -102,25 +214,15 @@ class Mask:
             checked = check_wavelengths(self.wavelengths, values.shape[0])
             object.__setattr__(self, "wavelengths", checked)
 
-    @property
-    def size(self) -> tuple[int, int]:
-        """Height and width."""
-        return int(self.values.shape[-2]), int(self.values.shape[-1])
+    def plot(self, ax: Any = None) -> Any:
+        """Draw it in grey with its scale; gives the axes. Needs matplotlib (extra: report)."""
+        from prismask.scenes.display import plot_plane
 
-    @property
-    def hash(self) -> str:
-        """Short, stable id of the values."""
-        return array_hash(self.values)
-
-    def to_xarray(self) -> xarray.Dataset:
-        """The mask as an `xarray.Dataset`."""
-        from prismask.scenes.labelled import to_dataset
-
-        return to_dataset(self)
+        return plot_plane(self, ax)
 
 
-@dataclass(frozen=True, eq=False)
-class Measurement:
+@dataclass(frozen=True, eq=False, repr=False)
+class Measurement(_Labelled):
     """One coded snapshot as the sensor recorded it."""
 
     values: Array
@@ -132,21 +234,11 @@ class Measurement:
         _check_attrs(self.attrs)
         object.__setattr__(self, "values", _frozen(self.values, "measurement", ("H", "W")))
 
-    @property
-    def size(self) -> tuple[int, int]:
-        """Height and width on the sensor."""
-        return int(self.values.shape[0]), int(self.values.shape[1])
+    def plot(self, ax: Any = None) -> Any:
+        """Draw it in grey with its scale; gives the axes. Needs matplotlib (extra: report)."""
+        from prismask.scenes.display import plot_plane
 
-    @property
-    def hash(self) -> str:
-        """Short, stable id of the values."""
-        return array_hash(self.values)
-
-    def to_xarray(self) -> xarray.Dataset:
-        """The measurement as an `xarray.Dataset`."""
-        from prismask.scenes.labelled import to_dataset
-
-        return to_dataset(self)
+        return plot_plane(self, ax)
 
 
 Record = Cube | Mask | Measurement

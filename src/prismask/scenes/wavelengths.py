@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismask.checks import size_text
-from prismask.errors import PrismaskError
+from prismask.errors import ConfigError, PrismaskError, ValuesError
 from prismask.scenes.formats.contents import Contents, Listed, Variable, own_name
 from prismask.scenes.formats.limits import MOST_WAVELENGTHS
 from prismask.scenes.formats.text import printable
-from prismask.scenes.records import check_wavelengths
+from prismask.scenes.records import Cube, check_wavelengths
 from prismask.scenes.units import is_count, to_nanometres, without_units
 
 logger = logging.getLogger(__name__)
@@ -125,3 +125,22 @@ def _counts_bands(contents: Contents, listed: Listed) -> bool:
 
 def _units(listed: Listed) -> str | None:
     return "nm" if listed.name.lower().endswith("_nm") else listed.units
+
+
+MOST_NM_BESIDE = 20.0
+"""How far beyond the first and last band a wavelength may lie and still mean that band."""
+
+
+def nearest_band(cube: Cube, wavelength: float) -> int:
+    """The number of the band nearest to a wavelength in nm; far beyond the ends is refused."""
+    at = cube.wavelengths
+    if at is None:
+        raise ValuesError(
+            f"the wavelengths of this cube's {cube.bands} bands are unknown. Give them: "
+            "Cube(values, wavelengths=[…]), or take a band by its number: cube.values[0]."
+        )
+    if not at[0] - MOST_NM_BESIDE <= wavelength <= at[-1] + MOST_NM_BESIDE:
+        raise ConfigError(
+            f"the wavelength is {wavelength:g} nm; this cube runs from {at[0]:g} to {at[-1]:g} nm."
+        )
+    return int(np.abs(at - wavelength).argmin())

@@ -43,11 +43,18 @@ def list_solvers() -> list[str]:
     return sorted(_HOMES)
 
 
+def solver_options(name: str) -> list[str]:
+    """The options that the solver called `name` takes."""
+    return [field.name for field in dataclasses.fields(_class_of(name))]
+
+
 def create_solver(name: str = "gap-tv", **options: Any) -> Solver:
-    """The solver called `name` with its defaults, except for the `options` given."""
-    module, kind = _HOMES[choose(name, _HOMES, "solver")]
-    build = getattr(import_module(module), kind)
-    known = [field.name for field in dataclasses.fields(build)]
+    """The solver called `name` with its defaults, except for the `options` given.
+
+    >>> create_solver("gap-tv", iterations=30).iterations
+    30
+    """
+    build, known = _class_of(name), solver_options(name)
     for option in options:
         if option not in known:
             raise ConfigError(
@@ -60,3 +67,8 @@ def create_solver(name: str = "gap-tv", **options: Any) -> Solver:
         given = ", ".join(f"{key}={value!r}" for key, value in options.items())
         raise ConfigError(f"{name} does not take {given}: {error}.") from error
     return solver
+
+
+def _class_of(name: str) -> Any:
+    module, kind = _HOMES[choose(name, _HOMES, "solver")]
+    return getattr(import_module(module), kind)

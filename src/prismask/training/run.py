@@ -21,7 +21,7 @@ from prismask.training.config import TrainConfig, to_toml
 from prismask.training.data.batches import BatchMaker
 from prismask.training.distributed import World, join_world, leave_world
 from prismask.training.loop import fit
-from prismask.training.setup import Prepared, build_model, prepare, wavelengths
+from prismask.training.setup import GivenData, Prepared, build_model, prepare, wavelengths
 from prismask.training.state import TrainState, new_state
 from prismask.training.step import Report, Training, Validate
 
@@ -49,6 +49,7 @@ def train(
     make_validate: MakeValidate | None = None,
     report: Report | None = None,
     stop_after: float | None = None,
+    given: GivenData | None = None,
 ) -> Outcome:
     """Train as configured; everything worth keeping goes to `folder`.
 
@@ -57,6 +58,7 @@ def train(
         metrics live to the right of training.
     report: called with each line that also goes to metrics.jsonl.
     stop_after: pause with a checkpoint after so many seconds of this call.
+    given: scenes and a mask in memory, instead of those that the configuration names.
     """
     device = choose_device(config.speed.device, World().local_rank)
     world = join_world(device)
@@ -69,7 +71,7 @@ def train(
         place = None if folder is None else Path(folder)
         with owned(place if world.is_first else None, "a training"):
             earlier = _taken_up(place) if resume else None
-            prepared = prepare(config, device, earlier)
+            prepared = prepare(config, device, earlier, given)
             part = world.part(config.schedule.batch)
             training = _batches(config, prepared, prepared.train_scenes, "training", part)
             validation = _batches(config, prepared, prepared.validation_scenes, "validation", part)

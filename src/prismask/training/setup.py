@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prismask.errors import ConfigError
+from prismask.checks import size_text
+from prismask.errors import ConfigError, ShapeError
 from prismask.models.catalogue import find_weights
 from prismask.models.network import Reconstructor, works_from_snapshot
 from prismask.models.provenance import commit, device_name, versions
@@ -26,10 +27,40 @@ from prismask.optics.masks import MaskRegion
 from prismask.optics.randomness import seed_of
 from prismask.optics.varied_prism import PrismFamily
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
-from prismask.scenes.records import array_hash, check_wavelengths
+from prismask.scenes.records import Cube, Mask, array_hash, check_wavelengths
 from prismask.training.config import CameraConfig, TrainConfig
 from prismask.training.data.crops import SceneBank
 from prismask.training.data.masks import MaskSource
+
+
+@dataclass(frozen=True, eq=False)
+class GivenData:
+    """Scenes and a mask that are in memory, instead of those that the configuration names."""
+
+    train: Sequence[Cube] = ()
+    """Scenes of one size with the camera's bands; none: as configured."""
+    validation: Sequence[Cube] = ()
+    """Scenes of φ-phases and of selection, of one size."""
+    mask: Mask | None = None
+    """Where masks are cut from; None: as configured."""
+
+    def stacked(self, bands: int) -> tuple[Any, Any, dict[str, list[str]]]:
+        """Both sets as arrays `(N, C, H, W)`, and their names."""
+        both = [self._stack(cubes, bands) for cubes in (self.train, self.validation)]
+        names = [f"given{i:02d}" for i in range(len(self.train) + len(self.validation))]
+        split = {"train": names[: len(self.train)], "validation": names[len(self.train) :]}
+        return both[0], both[1], split
+
+    @staticmethod
+    def _stack(cubes: Sequence[Cube], bands: int) -> Any:
+        for cube in cubes:
+            if cube.values.shape != (bands, *cubes[0].size):
+                raise ShapeError(
+                    f"a scene is {size_text(cube.values.shape)}; the configured camera has {bands} "
+                    f"bands and the first scene is {size_text(cubes[0].size)}. Crop scenes to one "
+                    "size, resample them, or set camera.bands."
+                )
+        return np.stack([cube.values for cube in cubes]) if cubes else np.empty((0,), np.float32)
 
 
 @dataclass(frozen=True)
@@ -56,17 +87,24 @@ class Prepared:
 
 
 def prepare(
-    config: TrainConfig, device: torch.device, earlier: Mapping[str, Any] | None = None
+    config: TrainConfig,
+    device: torch.device,
+    earlier: Mapping[str, Any] | None = None,
+    given: GivenData | None = None,
 ) -> Prepared:
     """Load scenes and masks onto the device and check that they fit the configuration.
 
     earlier: the record of a run that is taken up at its checkpoint.
+    given: data in memory, instead of what the configuration names.
     """
     camera = build_camera(config.camera)
-    train, validation, names = _scenes(config)
+    has_scenes = given is not None and len(given.train) > 0
+    train, validation, names = (
+        given.stacked(camera.bands) if given is not None and has_scenes else _scenes(config)
+    )
     if len(train) < 1 or len(validation) < 1:
         raise ConfigError("training needs at least one training and one validation scene.")
-    region = _mask_region(config)
+    region = _mask_region(config, None if given is None else given.mask)
     size = camera.mask_size(config.data.crop)
     pixels = None if region is None else torch.tensor(region.values, device=device)
     needs_fabricated = region is None or config.masks.fabricated_share > 0
@@ -77,7 +115,7 @@ def prepare(
         "wavelengths_nm": list(wavelengths(config.camera)),
         **trained_with(camera),
         **_variation(config.camera),
-        "data": {"source": config.data.source, **names},
+        "data": {"source": "given" if has_scenes else config.data.source, **names},
         "scenes_sha256": {"train": array_hash(train), "validation": array_hash(validation)},
         "masks": _mask_record(region, config),
         "versions": versions(),
@@ -182,7 +220,9 @@ def _scenes(config: TrainConfig) -> tuple[Any, Any, dict[str, list[str]]]:
     )
 
 
-def _mask_region(config: TrainConfig) -> MaskRegion | None:
+def _mask_region(config: TrainConfig, given: Mask | None) -> MaskRegion | None:
+    if given is not None:
+        return MaskRegion.of(given, name="given")
     if config.masks.source == "fabricated":
         return None
     from prismask.scenes.datasets import data_folder, load_mask_file, read_split

@@ -15,12 +15,12 @@ from PIL import Image
 from prismask.apps.web.comparison import render_beside
 from prismask.apps.web.layers import DIVERGING, Display, Picture, colour_table, layers_of, render
 from prismask.apps.web.pictures_cache import PictureCache
-from prismask.apps.web.regions import Polygon, Region, parse_region
 from prismask.apps.web.results import Result, ResultStore, top_of
 from prismask.apps.web.spectra import spectra_csv, spectrum
 from prismask.errors import ConfigError, DataMissingError, ShapeError, ValuesError
 from prismask.scenes.formats.files import load_cube
 from prismask.scenes.records import Cube, Mask, Measurement
+from prismask.scenes.regions import Polygon, Region, parse_region
 
 SHAPE = (3, 5, 7)
 AT = [450.0, 550.0, 650.0]

@@ -123,6 +123,7 @@ def test_what_no_default_can_do_is_told_first(folder: Path) -> None:
         Choice(Options(samples=2), CPU)
 
 
+@pytest.mark.filterwarnings("ignore:the network was trained at:prismask.errors.PrismaskWarning")
 def test_who_insists_is_told_what_the_network_knows(folder: Path) -> None:
     mask = Mask(fabricate_mask((40, 48), seeded(0)).numpy())
     grid = tuple(450.0 + 40 * k for k in range(BANDS))

@@ -91,6 +91,7 @@ def test_a_right_mask_is_left_alone(network: Reconstructor, seed: int) -> None:
     np.testing.assert_array_equal(cube.upper, made(network, shot(seed), check_mask=False).upper)
 
 
+@pytest.mark.filterwarnings("ignore:the snapshot contradicts:prismask.errors.PrismaskWarning")
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_wrong_one_is_found_out(network: Reconstructor, name: str) -> None:
     given = shot(3, FAULTS[name])
@@ -110,6 +111,7 @@ def test_a_wrong_one_is_found_out(network: Reconstructor, name: str) -> None:
     assert cube.attrs["recipe"] != unasked.attrs["recipe"]
 
 
+@pytest.mark.filterwarnings("ignore:the snapshot contradicts:prismask.errors.PrismaskWarning")
 def test_turned_by_ninety_degrees_it_is_the_same(network: Reconstructor) -> None:
     sideways = CASSI(CAMERA.offsets, axis="height")
     for fault in (None, FAULTS["half a pixel up"]):
@@ -122,6 +124,7 @@ def test_turned_by_ninety_degrees_it_is_the_same(network: Reconstructor) -> None
         assert gains[0] == pytest.approx(gains[1], abs=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore:the network was trained at:prismask.errors.PrismaskWarning")
 def test_nobody_asks_behind_another_camera_or_without_a_size(network: Reconstructor) -> None:
     other = CASSI.from_step(28, 1.6)
     assert "mask_inconsistent" not in made(network, shot(3, camera=other), camera=other).attrs
@@ -137,6 +140,7 @@ def test_a_small_frame_and_a_dark_one_say_nothing(network: Reconstructor) -> Non
     assert "mask_inconsistent" not in made(network, dark).attrs
 
 
+@pytest.mark.filterwarnings("ignore:the snapshot contradicts:prismask.errors.PrismaskWarning")
 def test_it_is_asked_again_where_alignment_finds_nothing(
     network: Reconstructor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +153,7 @@ def test_it_is_asked_again_where_alignment_finds_nothing(
     assert any("--align has found no pose" in text for text in cube.attrs["findings"])
 
 
+@pytest.mark.filterwarnings("ignore:the snapshot contradicts:prismask.errors.PrismaskWarning")
 def test_a_place_that_holds_no_longer_is_told(network: Reconstructor) -> None:
     seen, mask = shot(3, FAULTS["out of focus"])
     attrs = {"mask_pose": list(FAULTS["a pixel aside"].numbers), "mask_hash": mask.hash}
@@ -157,6 +162,7 @@ def test_a_place_that_holds_no_longer_is_told(network: Reconstructor) -> None:
     assert any("--align instead of --pose" in text for text in cube.attrs["findings"])
 
 
+@pytest.mark.filterwarnings("ignore:the snapshot contradicts:prismask.errors.PrismaskWarning")
 def test_lines_around_the_brightest_are_all_it_needs(
     network: Reconstructor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

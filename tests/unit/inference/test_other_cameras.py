@@ -178,6 +178,7 @@ def test_nothing_but_the_second_set_is_added(
         assert (about["cameras"], about["scenes"]) == (4, 3)
 
 
+@pytest.mark.filterwarnings("ignore:the network was trained at:prismask.errors.PrismaskWarning")
 @pytest.mark.parametrize(
     "camera", [CASSI.from_step(BANDS, 3.0), CASSI.from_step(BANDS + 1), CASSI.from_step(BANDS, 1.6)]
 )
@@ -199,6 +200,7 @@ def test_another_camera_has_the_second_set(
     assert not any("--keep" in text for text in new.attrs["findings"])
 
 
+@pytest.mark.filterwarnings("ignore:the network was trained at:prismask.errors.PrismaskWarning")
 def test_a_camera_beyond_those_it_was_fitted_behind_is_told(
     network: Reconstructor, fitted: dict[str, Any]
 ) -> None:

@@ -170,6 +170,7 @@ def best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "best.safetensors"
 
 
+@pytest.mark.filterwarnings("ignore:the network was trained at:prismask.errors.PrismaskWarning")
 def test_out_of_its_depth_the_default_network_gives_way(mask: Mask, best: Path) -> None:
     narrow = CASSI.from_step(BANDS, 1.0)
     far = simulate(random_scene(1, (40, 48), GRID), mask, narrow)

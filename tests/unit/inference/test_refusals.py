@@ -89,8 +89,8 @@ def test_a_solver_that_takes_the_networks_place_does_not_learn(
 def test_a_network_that_is_handed_over_is_like_one_by_name(shot: Measurement, mask: Mask) -> None:
     with pytest.raises(ConfigError, match="two ways to reconstruct"):
         reconstruct(shot, mask, model=_network(), method="gap-tv")
-    with pytest.raises(ConfigError, match="iterations, sample: options of a solver"):
-        reconstruct(shot, mask, model=_network(), sample=8, iterations=3)
+    with pytest.raises(ConfigError, match="iterations, tau: options of a solver"):
+        reconstruct(shot, mask, model=_network(), tau=8, iterations=3)
 
 
 # --- intervals -----------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ def test_the_scale_of_the_exposure_does_not_matter() -> None:
     np.testing.assert_allclose(dim.values, bright.values, atol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:the mask's planes are for:prismask.errors.PrismaskWarning")
 def test_a_mask_for_other_wavelengths_is_told() -> None:
     scene = _scene()
     planes = np.repeat(_mask().values[None], 6, 0)
@@ -65,6 +66,7 @@ def test_a_mask_for_other_wavelengths_is_told() -> None:
         assert ("the mask's planes are for 510 to 710 nm" in findings) == (mask is wrong)
 
 
+@pytest.mark.filterwarnings("ignore:.*overexposed:prismask.errors.PrismaskWarning")
 def test_where_wavelengths_come_from() -> None:
     mask = _mask((8, 8))
     plain = Measurement(np.random.default_rng(0).random((8, 13)))
@@ -79,6 +81,7 @@ def test_where_wavelengths_come_from() -> None:
         reconstruct(plain, mask, CAMERA, wavelengths=[500.0], iterations=1)
 
 
+@pytest.mark.filterwarnings("ignore:.*overexposed:prismask.errors.PrismaskWarning")
 def test_progress_is_called() -> None:
     calls: list[tuple[int, int]] = []
 

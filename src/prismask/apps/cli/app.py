@@ -29,6 +29,7 @@ from prismask.apps.cli.report import report
 from prismask.apps.cli.scoring_options import SHARED_OPTIONS
 from prismask.apps.cli.serve import serve
 from prismask.apps.cli.simulate import simulate
+from prismask.apps.cli.spectra import spectra
 from prismask.apps.cli.terminal import complain, settle_streams
 from prismask.apps.cli.train import train
 from prismask.apps.cli.view import view
@@ -49,7 +50,7 @@ app = App(
 
 for command in (
     demo, info, camera, simulate, reconstruct, view, serve, models, calibrate, render,
-    evaluate_pair, convert, join, report,
+    spectra, evaluate_pair, convert, join, report,
 ):  # fmt: skip
     app.command(command)
 for shared in SHARED_OPTIONS:

@@ -110,7 +110,8 @@ def photograph(report: Report, size: int, seed: int, illuminant: str, how: dict[
 
     truth = demo_scene((size, size), seed=seed, illuminant=illuminant)
     report("taking the snapshot")
-    from prismask.inference.reconstruct import reconstruct
+    from prismask.inference.options import Options
+    from prismask.inference.reconstruct import Reconstruction
     from prismask.optics.camera import CASSI
     from prismask.optics.fabricate import fabricate_mask
     from prismask.optics.randomness import seeded
@@ -124,7 +125,7 @@ def photograph(report: Report, size: int, seed: int, illuminant: str, how: dict[
     sensor = Sensor((ShotRead(FULL_WELL_ELECTRONS, READ_ELECTRONS), Saturate(), Quantise(BITS)))
     snapshot = simulate(truth, mask, camera, sensor, seed)
     step = report("reconstructing")
-    estimate = reconstruct(snapshot, mask, camera, progress=step, **how)
+    estimate = Reconstruction(Options(**how)).run(snapshot, mask, camera, progress=step)
     chosen = "".join(f" --{name} {how[name]}" for name in ("method", "model") if how.get(name))
     return Shoot(truth, mask, camera, snapshot, estimate, seed, chosen)
 

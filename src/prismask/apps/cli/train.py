@@ -62,9 +62,9 @@ def run_training(
     resume: bool = False,
     stop_after: str = "",
 ) -> Outcome:
-    """Train as the file says; the same as the command, for Python."""
+    """Train as the file says, tell the terminal and draw the curves."""
+    from prismask.evaluation.run.training import train as train_network
     from prismask.training.config import parse_budget, read_config
-    from prismask.training.run import train as train_network
 
     config = read_config(config_path, list(overrides))
     folder = Path(out) if out is not None else Path("runs") / config.name
@@ -72,7 +72,6 @@ def run_training(
         config,
         folder,
         resume=resume,
-        make_validate=_make_validate,
         report=_reporters(config.output.tensorboard, folder),
         stop_after=parse_budget(stop_after),
     )
@@ -174,25 +173,6 @@ def _lost_peer(error: BaseException) -> bool:
 
     words = ("connection", "peer", "gloo", "nccl", "timed out", "socket")
     return under_torchrun() and any(word in str(error).lower() for word in words)
-
-
-def _make_validate(config: Any, prepared: Any) -> Any:
-    import torch
-
-    from prismask.evaluation.run.validation import LAMP, make_validation
-    from prismask.scenes.illuminants import lamp_in_bands
-    from prismask.training.setup import wavelengths
-
-    region = None if prepared.region is None else torch.tensor(prepared.region.values)
-    lamp = lamp_in_bands(LAMP, wavelengths(config.camera)) if config.data.lamps > 0 else None
-    return make_validation(
-        prepared.validation_scenes,
-        region,
-        prepared.camera,
-        noise_std=sum(config.data.noise_std) / 2,
-        misplaced=0.5 if config.masks.fault_share > 0 else 0.0,
-        lamp=None if lamp is None else torch.from_numpy(lamp),
-    )
 
 
 def _draw_curves(folder: Path) -> None:

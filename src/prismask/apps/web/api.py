@@ -14,7 +14,6 @@ from prismask import __version__
 from prismask.apps.web.api_common import KNOWN, NONE, WRONG, Here, attachment, bearer
 from prismask.apps.web.layers import BANDED, Layer, hue_of, layer_size, layers_of
 from prismask.apps.web.places import places_of
-from prismask.apps.web.regions import parse_region
 from prismask.apps.web.remedies import notices
 from prismask.apps.web.results import Result
 from prismask.apps.web.schemas import (
@@ -30,6 +29,7 @@ from prismask.apps.web.schemas import (
 from prismask.apps.web.site import Site
 from prismask.apps.web.spectra import spectra_csv, spectrum
 from prismask.scenes.formats.attributes import plain
+from prismask.scenes.regions import parse_region
 
 LONGEST_NOTE, LONGEST_UNIT = 300, 40
 TITLES: Mapping[Layer, str] = {

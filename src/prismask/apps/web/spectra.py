@@ -7,42 +7,34 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from prismask.apps.web.regions import Polygon, Region
+import numpy as np
+from numpy.typing import NDArray
+
 from prismask.apps.web.results import Result
 from prismask.errors import ConfigError
+from prismask.scenes.regions import Polygon, Region
 
 MOST_REGIONS = 64
 
 
 def spectrum(result: Result, region: Region | Polygon) -> dict[str, Any]:
-    """The mean spectrum of a region with its error band.
-
-    The ends of the band are averaged too: errors of neighbouring pixels go together, so a mean
-    over more of them is not taken to be more certain.
-    """
-    region.check(result.cube.size)
-    cube = result.cube
-    values = region.mean(cube.values)
-    lower = upper = None
-    meaning = None
-    if cube.lower is not None and cube.upper is not None:
-        lower, upper = region.mean(cube.lower), region.mean(cube.upper)
-        meaning = str(cube.attrs.get("interval", "interval"))
-    elif cube.std is not None:
-        spread = region.mean(cube.std)
-        lower = [v - s for v, s in zip(values, spread, strict=True)]
-        upper = [v + s for v, s in zip(values, spread, strict=True)]
-        meaning = "one standard deviation"
+    """The mean spectrum of a region with its error band (`scenes.spectra.spectrum_of`)."""
+    found = result.cube.spectrum(region)
+    reference = result.reference
     return {
         "region": _numbers(region),
-        "pixels": region.pixels,
-        "wavelengths": None if cube.wavelengths is None else [float(w) for w in cube.wavelengths],
-        "values": values,
-        "lower": lower,
-        "upper": upper,
-        "band_meaning": meaning,
-        "reference": None if result.reference is None else region.mean(result.reference.values),
+        "pixels": found.pixels,
+        "wavelengths": _listed(found.wavelengths),
+        "values": _listed(found.values),
+        "lower": _listed(found.lower),
+        "upper": _listed(found.upper),
+        "band_meaning": found.band_meaning,
+        "reference": None if reference is None else region.mean(reference.values),
     }
+
+
+def _listed(values: NDArray[np.float64] | None) -> list[float] | None:
+    return None if values is None else [float(value) for value in values]
 
 
 def spectra_csv(result: Result, regions: Sequence[Region | Polygon]) -> str:

@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -46,9 +46,13 @@ from prismask.optics.camera import CASSI
 from prismask.optics.masks import MaskRegion
 from prismask.optics.resolve import CameraDescription, resolve_camera
 from prismask.parallel.ownership import owned
-from prismask.progress import Progress
+from prismask.progress import Progress, as_progress
 from prismask.scenes.atomic import write_beside
+from prismask.scenes.conversion import as_cube, as_mask
 from prismask.scenes.records import Cube, Mask
+
+if TYPE_CHECKING:
+    from prismask.scenes.conversion import CubeLike, MaskLike
 
 log = logging.getLogger(__name__)
 
@@ -90,12 +94,12 @@ def evaluate(
     data: str | Path | None = None,
     out: str | Path | None = None,
     split: str | Path | None = None,
-    scenes: Sequence[str] | Mapping[str, Cube] | None = None,
-    masks: Mapping[str, Mask | MaskRegion] | None = None,
+    scenes: Sequence[str] | Mapping[str, CubeLike] | None = None,
+    masks: Mapping[str, MaskLike | MaskRegion] | None = None,
     groups: Sequence[str] | None = None,
     camera: CASSI | CameraDescription | None = None,
     resume: bool = False,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     settings: Settings | None = None,
     **options: Any,
 ) -> Evaluation:
@@ -105,23 +109,37 @@ def evaluate(
     data: the data folder with splits.json.
     out: a folder for tables and record; a run there can be resumed.
     split: a TOML file instead of splits.json; see `evaluation.protocol.splits`.
-    scenes: names or files instead of the split's test scenes, or cubes by name.
-    masks: masks by group name instead of the split's; crops are drawn from each.
+    scenes: names or files instead of the split's test scenes, or cubes (or arrays) by name.
+    masks: masks (or arrays) by group name instead of the split's; crops are drawn from each.
     groups: which groups of the split; left out: those of the protocol.
     camera: instead of the split's, as a whole or in parts (`optics.resolve`).
     resume: go on with what `out` holds.
-    progress: `progress(done, total, info)`, called after each cell.
+    progress: True shows a bar; or `progress(done, total, info)`, called after each cell.
     options: fields of `Settings`: protocol, trials, seed, metrics, device, workers …
     """
     chosen = with_options(settings, options)
+    named: Sequence[str] | Mapping[str, Cube] | None
+    named = _as_cubes(scenes) if isinstance(scenes, Mapping) else scenes
+    apertures = None if masks is None else _as_masks(masks)
     with owned(None if out is None else Path(out), "an evaluation"):
         earlier = earlier_record(out, resume)
         plan = plan_evaluation(
-            models, chosen, data, split, scenes, masks, groups, camera, earlier=earlier
+            models, chosen, data, split, named, apertures, groups, camera, earlier=earlier
         )
         beyond = beyond_one_mask(plan.work.contenders.values(), chosen.protocol)
         plan = replace(plan, remarks=(*plan.remarks, *beyond))
-        return run_plan(plan, out, earlier, progress)
+        return run_plan(plan, out, earlier, as_progress(progress, "evaluating"))
+
+
+def _as_cubes(scenes: Mapping[str, CubeLike]) -> dict[str, Cube]:
+    return {name: as_cube(scene, f"the scene {name}") for name, scene in scenes.items()}
+
+
+def _as_masks(masks: Mapping[str, MaskLike | MaskRegion]) -> dict[str, Mask | MaskRegion]:
+    return {
+        name: mask if isinstance(mask, MaskRegion) else as_mask(mask, f"the mask {name}")
+        for name, mask in masks.items()
+    }
 
 
 def plan_evaluation(

@@ -1,7 +1,8 @@
-"""Parts of the picture: rectangles and polygons of pixels."""
+"""Parts of the picture: rectangles, polygons and marked pixels."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prismask.checks import size_text
 from prismask.errors import ConfigError
 
 MOST_CORNERS = 256
@@ -124,3 +126,58 @@ def parse_region(text: str) -> Region | Polygon:
             f"x,y,x,y,x,y… for the 3 to {MOST_CORNERS} corners of a polygon."
         )
     return Polygon(tuple(zip(numbers[::2], numbers[1::2], strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """Pixels that a picture `(H, W)` of True and False marks."""
+
+    marked: NDArray[np.bool_]
+
+    @property
+    def name(self) -> str:
+        """As a column of a table is called."""
+        return f"{self.pixels} pixels"
+
+    def check(self, size: tuple[int, int]) -> None:
+        """Raise unless it is as large as a cube of this `(height, width)` and marks a pixel."""
+        if self.marked.shape != size:
+            raise ConfigError(
+                f"the region is {size_text(self.marked.shape)}; the cube is {size_text(size)}."
+            )
+        if self.pixels == 0:
+            raise ConfigError("the region marks no pixel.")
+
+    @property
+    def pixels(self) -> int:
+        """How many there are."""
+        return int(self.marked.sum())
+
+    def mean(self, values: NDArray[Any]) -> list[float]:
+        """The mean over the marked pixels of each band of `(C, H, W)`."""
+        return [float(value) for value in values[:, self.marked].mean(axis=1, dtype=np.float64)]
+
+
+Part = Region | Polygon | Pixels
+"""Anything that spectra can be averaged over."""
+Where = int | Part | Sequence[Any] | NDArray[Any]
+"""How people say it, see `as_part`."""
+
+
+def as_part(where: Where, y: int | None = None) -> Part:
+    """A pixel `(where, y)`, a box of four numbers, corners `[(x, y), …]`, or a marked picture."""
+    if isinstance(where, Region | Polygon | Pixels):
+        return where
+    given = np.asarray(where)
+    if given.ndim == 0 and y is not None:
+        return Region(int(given), int(y), int(given), int(y))
+    if given.ndim == 2 and given.dtype == np.bool_:
+        return Pixels(given)
+    if given.shape == (4,) and given.dtype.kind in "iu":
+        return Region(*(int(number) for number in given))
+    if given.ndim == 2 and given.shape[1] == 2 and 3 <= len(given) <= MOST_CORNERS:
+        return Polygon(tuple((float(x), float(down)) for x, down in given))
+    raise ConfigError(
+        f"a region is {where!r:.60}; give x and y of a pixel, (left, top, right, bottom) in whole "
+        f"pixels, 3 to {MOST_CORNERS} corners [(x, y), …], or a picture of True and False."
+    )

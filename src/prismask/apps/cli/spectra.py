@@ -1,0 +1,187 @@
+"""`prismask spectra`: spectra of pixels and regions as a table and a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from prismask.apps.cli.numbers import parse_numbers
+from prismask.apps.cli.terminal import remark, say
+from prismask.errors import ConfigError
+
+if TYPE_CHECKING:
+    from prismask.scenes.libraries import SpectralLibrary
+    from prismask.scenes.records import Cube
+    from prismask.scenes.spectra import Spectrum
+
+NEAREST = 3
+"""Materials that are told for each spectrum."""
+
+
+def spectra(
+    cube: Path,
+    /,
+    *,
+    out: Annotated[Path, Parameter(name=["--out", "-o"])],
+    points: list[str] | None = None,
+    regions: list[str] | None = None,
+    library: list[Path] | None = None,
+    material_map: Path | None = None,
+    wavelengths: str | None = None,
+    variable: str | None = None,
+    picture: bool = True,
+    overwrite: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Write the spectra of pixels and regions, with their error bars, as a table and a picture.
+
+    Parameters
+    ----------
+    cube
+        The cube to read, in any format that Prismask knows.
+    out
+        The table to write, a .csv; a picture of the same name, a .png, goes beside it.
+    points
+        A pixel as x,y, counted from 0 at the top left; may be repeated.
+    regions
+        A part of the picture: left,top,right,bottom in whole pixels, or the corners x,y,x,y,x,y of
+        a polygon; may be repeated.
+    library
+        A spectral library (ENVI .sli, CSV or ECOSTRESS text) or a folder of them: the nearest
+        materials are told and the nearest one is added; may be repeated.
+    material_map
+        Also write which material of the library each pixel resembles, as a .png.
+    wavelengths
+        Centre wavelength of each band in nm, as a,b,c or a text file.
+    variable
+        The variable to take from a file that holds several.
+    picture
+        Draw the picture; needs matplotlib.
+    overwrite
+        Replace files that exist.
+    """
+    from prismask.scenes.atomic import check_output, refuse_inputs
+    from prismask.scenes.formats.files import load_cube
+    from prismask.scenes.formats.registry import stored
+
+    drawn = out.with_suffix(".png") if picture else None
+    _check(out, points or regions, library, material_map, drawn)
+    outputs = [path for path in (out, drawn, material_map) if path is not None]
+    for path in outputs:
+        check_output(path, overwrite)
+    refuse_inputs(outputs, stored(cube))
+    listed = None if wavelengths is None else parse_numbers(wavelengths, "--wavelengths")
+    record = load_cube(cube, variable, listed)
+    found = _spectra(record, points or [], regions or [])
+    known = _library(record, library)
+    beside = [] if known is None else _nearest(found, known)
+    _write(found, beside, out, drawn, overwrite)
+    if material_map is not None and known is not None:
+        _write_map(record, known, material_map, overwrite)
+    for path in outputs:
+        say(f"{path}")
+
+
+def _check(
+    out: Path,
+    asked: list[str] | None,
+    library: list[Path] | None,
+    material_map: Path | None,
+    drawn: Path | None,
+) -> None:
+    """Refuse what cannot work before anything is read."""
+    from prismask.scenes.spectra import check_matplotlib
+
+    if out.suffix.lower() != ".csv":
+        raise ConfigError(f"--out is {out}; tables are written as CSV: {out.stem}.csv.")
+    if not asked:
+        raise ConfigError("nothing is asked for: give --points x,y or --regions a,b,c,d.")
+    if material_map is not None and library is None:
+        raise ConfigError("--material-map needs materials to choose from: give --library.")
+    if material_map is not None and material_map.suffix.lower() != ".png":
+        raise ConfigError(f"--material-map is {material_map}; pictures are written as PNG.")
+    if drawn is not None or material_map is not None:
+        check_matplotlib("give --no-picture for the table alone")
+
+
+def _spectra(record: Cube, points: list[str], regions: list[str]) -> list[Spectrum]:
+    from prismask.scenes.regions import parse_region
+
+    found = []
+    for text in points:
+        numbers = parse_numbers(text, "--points")
+        if len(numbers) != 2 or any(number != int(number) for number in numbers):
+            raise ConfigError(f"--points is {text!r}; a pixel is x,y in whole numbers: 120,80.")
+        found.append(record.spectrum(int(numbers[0]), int(numbers[1])))
+    return found + [record.spectrum(parse_region(text)) for text in regions]
+
+
+def _library(record: Cube, files: list[Path] | None) -> SpectralLibrary | None:
+    """The materials at the cube's bands; those that do not reach them are told."""
+    import warnings
+
+    from prismask.errors import PrismaskWarning, ValuesError
+    from prismask.scenes.library_files import load_library
+
+    if files is None:
+        return None
+    if record.wavelengths is None:
+        raise ValuesError("the wavelengths of this cube are unknown; give them: --wavelengths.")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PrismaskWarning)
+        ready = load_library(files).at(record.wavelengths)
+    for one in caught:
+        remark(f"note: {one.message}")
+    return ready
+
+
+def _nearest(found: list[Spectrum], library: SpectralLibrary) -> list[Spectrum]:
+    """Tell the nearest materials; give the nearest of each, scaled to the spectrum's length."""
+    from dataclasses import replace
+
+    import numpy as np
+
+    from prismask.scenes.libraries import ranked
+
+    scaled = []
+    for one in found:
+        order = ranked(one, library)[:NEAREST]
+        remark(f"{one.name}: " + ", ".join(f"{name} ({angle:.1f}°)" for name, angle in order))
+        material = library[order[0][0]]
+        length = float(np.linalg.norm(material.values))
+        factor = float(np.linalg.norm(one.values)) / length if length > 0 else 1.0
+        name = f"{material.name} × {factor:.3g} for {one.name}"
+        scaled.append(replace(material, values=material.values * factor, name=name))
+    return scaled
+
+
+def _write(
+    found: list[Spectrum], beside: list[Spectrum], out: Path, drawn: Path | None, overwrite: bool
+) -> None:
+    from prismask.apps.cli.pictures import write_bytes
+    from prismask.scenes.spectra import draw_spectra, spectra_csv
+
+    if drawn is not None:
+        write_bytes(_png(lambda axes: draw_spectra(found, axes, beside)), drawn, overwrite)
+    # The table comes last: where it is, the picture is there too.
+    write_bytes(spectra_csv([*found, *beside]).encode(), out, overwrite)
+
+
+def _write_map(record: Cube, library: SpectralLibrary, path: Path, overwrite: bool) -> None:
+    from prismask.apps.cli.pictures import write_bytes
+
+    found = record.nearest_material(library)
+    write_bytes(_png(found.plot), path, overwrite)
+    for name, share in list(found.shares().items())[:10]:
+        remark(f"{100 * share:.1f} % {name}")
+
+
+def _png(draw: Callable[[Any], Any]) -> bytes:
+    from prismask.evaluation.figures.style import figure_png, styled
+
+    with styled() as figure_class:
+        figure = figure_class(figsize=(7.0, 4.2), layout="constrained")
+        draw(figure.subplots())
+        return figure_png(figure)

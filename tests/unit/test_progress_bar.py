@@ -1,0 +1,58 @@
+"""Progress in a notebook, on a terminal and in a log."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from prismask import progress
+
+
+def test_plain_lines_where_nobody_watches(capsys: pytest.CaptureFixture[str]) -> None:
+    step = progress.progress_bar("thinking")
+    for done in range(1, 101):
+        step(done, 100, {})
+    told = capsys.readouterr().err.splitlines()
+    assert told[-1] == "thinking: 100 of 100 (0 s)"
+    assert len(told) == 2  # the first and the last
+
+
+def test_one_line_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    step = progress.progress_bar("thinking")
+    step(1, 2, {})
+    step(2, 2, {"stage": "aligning"})
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    assert "aligning [##############################] 2 of 2" in told
+
+
+def test_an_element_of_the_page_in_a_notebook(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+
+    class Handle:
+        def update(self, what: Any) -> None:
+            shown.append(what._repr_html_())
+
+    def display(what: Any, display_id: bool) -> Handle:
+        assert display_id
+        shown.append(what._repr_html_())
+        return Handle()
+
+    shell = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))  # type: ignore[arg-type]
+    step = progress.progress_bar("a < b")
+    step(1, 4, {})
+    step(4, 4, {})
+    assert 'value="1" max="4"' in shown[0]
+    assert 'value="4" max="4"' in shown[1]
+    assert "a &lt; b" in shown[0]
+    assert capsys.readouterr() == ("", "")
