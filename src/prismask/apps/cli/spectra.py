@@ -62,16 +62,16 @@ def spectra(
     overwrite
         Replace files that exist.
     """
-    from prismask.scenes.atomic import check_output, refuse_inputs
+    from prismask.apps.cli.outputs import refuse_read
+    from prismask.scenes.atomic import check_output
     from prismask.scenes.formats.files import load_cube
-    from prismask.scenes.formats.registry import stored
 
     drawn = out.with_suffix(".png") if picture else None
     _check(out, points or regions, library, material_map, drawn)
     outputs = [path for path in (out, drawn, material_map) if path is not None]
     for path in outputs:
         check_output(path, overwrite)
-    refuse_inputs(outputs, stored(cube))
+    refuse_read(outputs, cube, *(library or ()))
     listed = None if wavelengths is None else parse_numbers(wavelengths, "--wavelengths")
     record = load_cube(cube, variable, listed)
     found = _spectra(record, points or [], regions or [])
