@@ -23,7 +23,7 @@ from prismask.inference.alignment.pose import KnownPose
 from prismask.inference.delivery import aligned, straightened
 from prismask.inference.findings import Finding
 from prismask.inference.history import Residual, observations, reproject, sources
-from prismask.inference.inspection import inspect
+from prismask.inference.inspection import inspect, with_noted_noise
 from prismask.inference.methods.protocol import Estimate, Method
 from prismask.inference.methods.selection import Choice
 from prismask.inference.options import DEFAULTS, Options
@@ -36,6 +36,7 @@ from prismask.progress import Progress
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
 from prismask.scenes.formats.files import load_mask, load_measurement
 from prismask.scenes.records import Cube, Mask, Measurement, array_hash, check_wavelengths
+from prismask.scenes.units import check_nanometres
 
 RESIDUAL_WARNING_RATIO = 3.0
 """Residual in units of the noise from which a network's cube does not explain its snapshot."""
@@ -138,7 +139,7 @@ class Reconstruction:
         camera, assumed = self.camera_for(measurement, mask, camera)
         at, at_source = find_wavelengths(measurement, mask, camera, wavelengths)
         started = time.perf_counter()
-        options = self.options
+        options = with_noted_noise(self.options, measurement)
         if options.pose is not None:
             options.pose.check(mask)
         method = self._choice.for_camera(camera)
@@ -210,7 +211,9 @@ def find_wavelengths(
 ) -> tuple[NDArray[np.float64] | None, str]:
     """The wavelengths of the bands and where they were found."""
     if given is not None:
-        return check_wavelengths(given, camera.bands), "given"
+        checked = check_wavelengths(given, camera.bands)
+        check_nanometres(checked)
+        return checked, "given"
     for source, attrs in (("measurement", measurement.attrs), ("mask", mask.attrs)):
         noted = attrs.get("wavelengths_nm")
         if noted is not None and np.size(noted) == camera.bands:

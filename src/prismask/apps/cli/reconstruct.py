@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +12,7 @@ from cyclopts import Group, Parameter
 
 from prismask.apps.cli.camera_options import CameraOptions
 from prismask.apps.cli.progress import reporter
+from prismask.apps.cli.raw_options import RawFrameOptions
 from prismask.apps.cli.terminal import remark, say
 from prismask.errors import ConfigError, OutputExistsError
 from prismask.inference.options import MethodOptions, Options
@@ -33,6 +35,7 @@ def reconstruct(
     iterations: Annotated[int | None, Parameter(group=METHOD_GROUP)] = None,
     pose: Annotated[Path | None, Parameter(group=METHOD_GROUP)] = None,
     camera: CameraOptions | None = None,
+    raw: RawFrameOptions | None = None,
     workers: int = 1,
     dask: str | None = None,
     extension: str = "nc",
@@ -75,14 +78,19 @@ def reconstruct(
         Replace outputs that exist.
     """
     from prismask.apps.cli.reconstruct_job import SnapshotWork
-    from prismask.inference.folder import is_many
+    from prismask.inference.folder import find_snapshots, is_many
 
     if not snapshots:
         raise ConfigError("give a snapshot, a folder of them, or a pattern in quotes.")
-    options = camera or CameraOptions()
-    chosen = _options(method or MethodOptions(), iterations, pose)
-    work = SnapshotWork(chosen, mask, options, variable, mask_variable, quick_look, overwrite)
-    if is_many(snapshots):
+    frames = raw or RawFrameOptions()
+    chosen = _options(method or MethodOptions(), frames, iterations, pose)
+    work = SnapshotWork(
+        chosen, mask, camera or CameraOptions(), variable, mask_variable, quick_look, overwrite,
+        frames,
+    )  # fmt: skip
+    if frames.average:
+        work = replace(work, exposures=tuple(find_snapshots(snapshots, [mask, *frames.files()])))
+    elif is_many(snapshots):
         return _many(list(snapshots), work, out, extension, workers, dask)
     if dask is not None:
         raise ConfigError(
@@ -92,7 +100,9 @@ def reconstruct(
     return 0
 
 
-def _options(typed: MethodOptions, iterations: int | None, pose: Path | None) -> Options:
+def _options(
+    typed: MethodOptions, frames: RawFrameOptions, iterations: int | None, pose: Path | None
+) -> Options:
     """What was typed, as the library takes it."""
     changes: dict[str, Any] = {} if iterations is None else {"iterations": iterations}
     if iterations is not None and typed.model is None and typed.method is None:
@@ -102,7 +112,7 @@ def _options(typed: MethodOptions, iterations: int | None, pose: Path | None) ->
         from prismask.scenes.formats.files import load_cube
 
         changes["pose"] = KnownPose.from_attrs(load_cube(pose).attrs, str(pose))
-    return Options(**vars(typed)).with_changes(changes)
+    return Options(**vars(typed), **frames.options()).with_changes(changes)
 
 
 def _one(snapshot: Path, work: SnapshotWork, out: Path) -> None:
@@ -133,7 +143,7 @@ def _many(
 
     if out.exists() and not out.is_dir():
         raise OutputExistsError(f"{out} is a file; several snapshots need a folder for -o.")
-    jobs = plan(find_snapshots(given, [work.mask]), out, extension)
+    jobs = plan(find_snapshots(given, [work.mask, *work.raw.files()]), out, extension)
     if any(job.source.parent.resolve() == out.resolve() for job in jobs):
         raise ConfigError(f"{out} is the folder of the snapshots: give the cubes another one.")
     _refuse_forgetful(jobs[0].out)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prismask.apps.cli.camera_options import CameraOptions
+from prismask.apps.cli.raw_options import RawFrameOptions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,6 +37,9 @@ class SnapshotWork:
     mask_variable: str | None = None
     quick_look: bool = True
     overwrite: bool = False
+    raw: RawFrameOptions = field(default_factory=RawFrameOptions)
+    exposures: tuple[Path, ...] = ()
+    """Files to average, instead of the one snapshot of a job."""
     run_id: str = field(default_factory=lambda: secrets.token_hex(8))
     """What a process keeps in memory, it keeps for this run: a cluster's workers see many runs,
     and a mask may be replaced between two of them."""
@@ -64,11 +68,10 @@ class SnapshotWork:
         """Load, check, reconstruct, save; `resume` skips what is finished."""
         from prismask.errors import OutputExistsError
         from prismask.inference.folder import Finished
-        from prismask.scenes.formats.files import load_measurement
         from prismask.scenes.formats.registry import check_writable
 
-        measurement = load_measurement(job.source, self.variable)
-        aperture = _mask(self.mask, self.mask_variable, self.run_id)
+        measurement = self.raw.measurement(self.exposures or (job.source,), self.variable)
+        aperture = _mask(self.mask, self.mask_variable, self.raw, self.run_id)
         ready = _reconstruction(self.options, self.run_id)
         camera = self.camera.description()
         recipe = None
@@ -140,10 +143,10 @@ def _reconstruction(options: Options, run_id: str) -> Reconstruction:
 
 
 @lru_cache(maxsize=1)
-def _mask(path: Path, variable: str | None, run_id: str) -> Mask:
+def _mask(path: Path, variable: str | None, raw: RawFrameOptions, run_id: str) -> Mask:
     from prismask.scenes.formats.files import load_mask
 
-    return load_mask(path, variable)
+    return raw.mask(load_mask(path, variable))
 
 
 def _is_made_by(recipe: str | None, out: Path) -> bool:

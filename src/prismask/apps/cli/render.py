@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from prismask.apps.cli.numbers import parse_numbers
+from prismask.apps.cli.numbers import parse_wavelengths
 from prismask.apps.cli.terminal import remark, say
 from prismask.errors import ConfigError, ValuesError
 
@@ -64,7 +64,7 @@ def render(
     check_output(out, overwrite)
     refuse_inputs([out], stored(cube))
     factor = _exposure(exposure)
-    listed = None if wavelengths is None else parse_numbers(wavelengths, "--wavelengths")
+    listed = None if wavelengths is None else parse_wavelengths(wavelengths)
     record = load_cube(cube, variable, listed)
     if band is None:
         picture = to_srgb(record, illuminant, "auto" if factor is None else factor)
