@@ -22,6 +22,7 @@ from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.noise import estimate_noise
 from prismask.optics.simulate import noted_scale
 from prismask.scenes.records import Mask, Measurement
+from prismask.timings import part
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +111,7 @@ class Inspection:
     """How the mask lies on the snapshot; None where nobody asked or it is too small to tell."""
 
 
+@part("checks")
 def inspect(
     measurement: Measurement, mask: Mask, camera: CASSI, options: Options, device: torch.device
 ) -> Inspection:

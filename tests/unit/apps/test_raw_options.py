@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -121,3 +122,22 @@ def test_a_crop_is_four_whole_numbers() -> None:
     for wrong in ("1,2", "0,0,-1,4", "0.5,0,4,4"):
         with pytest.raises(ConfigError, match="--crop-mask is"):
             RawFrameOptions(crop_mask=wrong).mask(mask)
+
+
+def test_timings_are_told_by_part_and_written(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"reconstruct shot.npy --mask mask.npy -o cube.nc --dark 0 --overwrite {FAST}"
+    assert run(f"{line} --timings spent.json") == 0
+    told = capsys.readouterr().err
+    spent = json.loads((folder / "spent.json").read_text())
+    parts = ["imports", "reading", "weights", "checks", "solver", "writing", "other", "total"]
+    assert sorted(spent) == sorted(parts)
+    assert spent["total"] == pytest.approx(sum(spent[name] for name in parts[:-1]), abs=1e-3)
+    assert [row.split()[0] for row in told.splitlines()[-8:]] == parts
+    assert run(f"{line} --timings -") == 0
+    assert "total" in capsys.readouterr().err
+    assert run(f"{line} --timings spent.txt") == 2
+    assert "give - for a table" in capsys.readouterr().err
+    assert run(line) == 0
+    assert "total" not in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -16,6 +17,7 @@ from prismask.apps.cli.raw_options import RawFrameOptions
 from prismask.apps.cli.terminal import remark, say
 from prismask.errors import ConfigError, OutputExistsError
 from prismask.inference.options import MethodOptions, Options
+from prismask.timings import measured
 
 if TYPE_CHECKING:
     from prismask.apps.cli.reconstruct_job import SnapshotWork
@@ -40,6 +42,7 @@ def reconstruct(
     dask: str | None = None,
     extension: str = "nc",
     quick_look: bool = True,
+    timings: str | None = None,
     variable: str | None = None,
     mask_variable: str | None = None,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
@@ -70,6 +73,8 @@ def reconstruct(
         Format of the cubes of a folder: nc, mat, hdr, tif …
     quick_look
         Write a picture beside the cube as well, as the eye would see it.
+    timings
+        Say where the time went, by part: - for a table, or the JSON file to write as well.
     variable
         The variable that is the measurement, in a file that holds several.
     mask_variable
@@ -91,12 +96,14 @@ def reconstruct(
     if frames.average:
         work = replace(work, exposures=tuple(find_snapshots(snapshots, [mask, *frames.files()])))
     elif is_many(snapshots):
+        if timings is not None:
+            raise ConfigError("--timings is about one snapshot, and these are several.")
         return _many(list(snapshots), work, out, extension, workers, dask)
     if dask is not None:
         raise ConfigError(
             f"--dask shares several snapshots out, and {snapshots[0]} is one: leave --dask away."
         )
-    _one(snapshots[0], work, out)
+    _one(snapshots[0], work, out, _timings_file(timings))
     return 0
 
 
@@ -115,19 +122,35 @@ def _options(
     return Options(**vars(typed), **frames.options()).with_changes(changes)
 
 
-def _one(snapshot: Path, work: SnapshotWork, out: Path) -> None:
+def _timings_file(text: str | None) -> Path | bool:
+    """The file to write; True for a table alone, False for nothing."""
+    if text is None or text == "-":
+        return text is not None
+    if Path(text).suffix.lower() != ".json":
+        raise ConfigError(f"--timings is {text!r}; give - for a table, or a .json file to write.")
+    return Path(text)
+
+
+def _one(snapshot: Path, work: SnapshotWork, out: Path, timings: Path | bool = False) -> None:
+    from prismask.apps.cli.pictures import write_bytes
     from prismask.apps.cli.reconstruct_job import quick_look_path
     from prismask.inference.folder import Job
-    from prismask.scenes.atomic import refuse_existing
+    from prismask.scenes.atomic import check_output, refuse_existing
     from prismask.scenes.formats.registry import check_writable
 
     check_writable(out, work.overwrite)
+    if isinstance(timings, Path):
+        check_output(timings, work.overwrite)
     if work.quick_look:
         refuse_existing(quick_look_path(out), work.overwrite)
-    with reporter() as report:
+    with measured() as found, reporter() as report:
         finished = work.run(Job(snapshot, out), progress=report("reconstructing"))
     for line in finished.remarks:
         remark(line)
+    if timings:
+        remark(found.table())
+    if isinstance(timings, Path):
+        write_bytes(json.dumps(found.as_dict(), indent=2).encode(), timings, work.overwrite)
     say(finished.text)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from prismask.apps.cli.camera_options import CameraOptions
 from prismask.apps.cli.raw_options import RawFrameOptions
+from prismask.timings import part
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,9 +71,13 @@ class SnapshotWork:
         from prismask.inference.folder import Finished
         from prismask.scenes.formats.registry import check_writable
 
-        measurement = self.raw.measurement(self.exposures or (job.source,), self.variable)
-        aperture = _mask(self.mask, self.mask_variable, self.raw, self.run_id)
-        ready = _reconstruction(self.options, self.run_id)
+        with part("imports"):
+            import prismask.inference.reconstruct  # noqa: F401  # a second or more
+        with part("reading"):
+            measurement = self.raw.measurement(self.exposures or (job.source,), self.variable)
+            aperture = _mask(self.mask, self.mask_variable, self.raw, self.run_id)
+        with part("weights"):
+            ready = _reconstruction(self.options, self.run_id)
         camera = self.camera.description()
         recipe = None
         if resume and not self.overwrite:
@@ -113,8 +118,10 @@ class SnapshotWork:
 
         # The cube comes last: where it is, the run is finished and the picture is there too.
         if self.quick_look:
-            write_png(quick_look(cube), quick_look_path(out), overwrite=True)
-        save(cube, out, overwrite=self.overwrite)
+            with part("quick look"):
+                write_png(quick_look(cube), quick_look_path(out), overwrite=True)
+        with part("writing"):
+            save(cube, out, overwrite=self.overwrite)
 
 
 def quick_look_path(out: Path) -> Path:
@@ -176,6 +183,8 @@ def _remarks(cube: Cube) -> tuple[str, ...]:
         remarks.append(
             f"note: wavelengths {first:g} to {last:g} nm are assumed; give --wavelengths otherwise."
         )
+    if cube.wavelengths is None:
+        remarks.append("note: the wavelengths are unknown, so the quick look is grey.")
     if "method_chosen" in cube.attrs:
         remarks.append(f"chosen from the snapshot: {cube.attrs['method_chosen']}")
     if "interval" in cube.attrs:
