@@ -135,9 +135,9 @@ def test_timings_are_told_by_part_and_written(
     assert sorted(spent) == sorted(parts)
     assert spent["total"] == pytest.approx(sum(spent[name] for name in parts[:-1]), abs=1e-3)
     assert [row.split()[0] for row in told.splitlines()[-8:]] == parts
-    assert run(f"{line} --timings -") == 0
+    assert run(f"{line} --timings table") == 0
     assert "total" in capsys.readouterr().err
     assert run(f"{line} --timings spent.txt") == 2
-    assert "give - for a table" in capsys.readouterr().err
+    assert "give table, or a .json file" in capsys.readouterr().err
     assert run(line) == 0
     assert "total" not in capsys.readouterr().err

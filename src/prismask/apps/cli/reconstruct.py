@@ -74,7 +74,7 @@ def reconstruct(
     quick_look
         Write a picture beside the cube as well, as the eye would see it.
     timings
-        Say where the time went, by part: - for a table, or the JSON file to write as well.
+        Say where the time went, by part: table, or the .json file to write as well.
     variable
         The variable that is the measurement, in a file that holds several.
     mask_variable
@@ -124,10 +124,10 @@ def _options(
 
 def _timings_file(text: str | None) -> Path | bool:
     """The file to write; True for a table alone, False for nothing."""
-    if text is None or text == "-":
+    if text is None or text == "table":
         return text is not None
     if Path(text).suffix.lower() != ".json":
-        raise ConfigError(f"--timings is {text!r}; give - for a table, or a .json file to write.")
+        raise ConfigError(f"--timings is {text!r}; give table, or a .json file to write as well.")
     return Path(text)
 
 
