@@ -57,7 +57,7 @@ class MethodOptions:
     hundred runs of a network, for solvers a default one."""
     adapt: int = 0
     """Steps in which the network first learns the scene from its own cube; 60 take a minute on two
-    CPU cores, whatever the size of the frame."""
+    CPU cores, whatever the size of the frame, which is reconstructed three times then."""
 
     def __post_init__(self) -> None:
         if self.method is not None and self.model is not None:
