@@ -275,7 +275,7 @@ def told_by_wrong_commands(lab: Path) -> list[str]:
         "small": mask[:48, :48], "raw_mask": mask * 4000, "flipped_mask": mask[::-1],
         "turned": shot.T, "counts": (shot.clip(0) * 60000).astype(np.int64),
         "clipped": np.minimum(shot * 1.6, 1), "offset": shot + 0.05, "cropped": shot[:, :-10],
-        "closed_mask": 0 * mask,
+        "closed_mask": 0 * mask, "sensor_mask": np.resize(mask, shot.shape),
         "other_mask": fabricate_mask(mask.shape, torch.Generator().manual_seed(9)).numpy(),
     }  # fmt: skip
     for name, array in arrays.items():
@@ -288,6 +288,7 @@ def told_by_wrong_commands(lab: Path) -> list[str]:
         cropped.npy --mask mask.mat --bands 28
         snapshot.mat --mask small.npy
         turned.npy --mask mask.mat --bands 28
+        snapshot.mat --mask sensor_mask.npy --bands 28
         snapshot.mat --mask raw_mask.npy
         snapshot.mat --mask closed_mask.npy
         counts.npy --mask mask.mat

@@ -37,12 +37,28 @@ LEAST_DARK = 2e-3
 """Dark level, as a fraction of the bright parts, below which there is none to speak of."""
 TYPICAL_LEVEL = 0.45
 """Bright parts (99.5 %) of y / Σ shear(m) in the scenes that networks are trained on."""
+BEYOND_DOUBT, CHANCE = 16.0, 6.0
+"""Score of another orientation from which a file is the wrong way round, if the mask as given
+scores no more than chance does."""
 KNOWN_LEVELS = (0.1, 1.3)
 """Range of that number which networks have seen; outside it snapshots are brought to typical."""
 
 MISPLACED_PLANE, LEAST_MISPLACED_NM = 0.5, 1.0
 """Distance of a mask's plane from its band, in steps from band to band and in nm, from which
 somebody has mixed something up."""
+
+
+ORIENTATION_OPTIONS = {
+    "as given": "as-given",
+    "flipped left-right": "flipped-left-right",
+    "flipped top-bottom": "flipped-top-bottom",
+    "turned by 180°": "turned-180",
+    "transposed": "transposed",
+    "transposed along the other diagonal": "transposed-other-diagonal",
+    "turned by 90° counterclockwise": "turned-90-counterclockwise",
+    "turned by 90° clockwise": "turned-90-clockwise",
+}
+"""What each orientation is called on the command line."""
 
 
 def check_fit(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI) -> None:
@@ -76,14 +92,14 @@ def _advice(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI) 
     step = whole_step(camera.offsets)
     bands = bands_between(measurement, mask, camera.axis, abs(step)) if step else None
     if camera.design == "single" and bands is not None and bands > 1:
-        return (
-            f"These two sizes fit {bands} bands at {abs(step or 1)} px. If that is the camera, say "
-            f"so: --bands {bands}."
-        )
+        return _other_dispersion(camera, bands, abs(step or 1))
     for turned, what in ((mask[::-1], "mask"), (mask, "measurement")):
         seen = measurement if what == "mask" else measurement[::-1]
         if camera.design == "single" and camera.measurement_size(turned) == seen:
-            return f"Turned by 90° the {what} would fit: transpose it."
+            return (
+                f"Turned by 90° the {what} would fit: transpose it, or have it done: "
+                f"--turn-{'mask' if what == 'mask' else 'snapshot'} transposed."
+            )
     other: Literal["width", "height"] = "height" if camera.axis == "width" else "width"
     sideways = CASSI(camera.offsets, other, camera.design)
     if sideways.design == "single" and sideways.measurement_size(mask) == measurement:
@@ -91,7 +107,33 @@ def _advice(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI) 
     smaller = any(m < s for m, s in zip(mask, _scene(measurement, camera), strict=True))
     if smaller:
         return "The mask is smaller than the scene: take the mask of the whole frame, or crop both."
+    height, width = (
+        camera.mask_size(measurement) if camera.design == "dual" else _scene(measurement, camera)
+    )
+    if height and width:
+        over = f"{mask[0] - height} px too high and {mask[1] - width} px too wide"
+        what = "as large as the sensor" if mask == measurement else over
+        return (
+            f"The mask is {what}. Crop the mask to the scene: --crop-mask 0,0,{height},{width} "
+            "(TOP,LEFT,HEIGHT,WIDTH) takes its top left part, and the check of the mask then says "
+            "whether another part fits better."
+        )
     return "Is one of them cropped? Crop the mask to the scene, or give the right dispersion."
+
+
+def _other_dispersion(camera: CASSI, bands: int, step: int) -> str:
+    """The band count that fits, or the step at which the stated number of bands does."""
+    spread = (bands - 1) * step
+    other = spread / (camera.bands - 1) if camera.bands > 1 else 0.0
+    if other and 2 * other == round(2 * other):
+        return (
+            f"These two sizes fit {camera.bands} bands at {other:g} px: give --step {other:g}, if "
+            f"that is the camera. {bands} bands at {step} px would fit as well (--bands {bands})."
+        )
+    return (
+        f"These two sizes fit {bands} bands at {step} px. If that is the camera, say "
+        f"so: --bands {bands}."
+    )
 
 
 def _scene(measurement: tuple[int, int], camera: CASSI) -> tuple[int, int]:
@@ -218,6 +260,29 @@ def plane_findings(mask: Mask, at: NDArray[np.float64] | None) -> list[Finding]:
         "Give the bands' own wavelengths with --wavelengths, or a mask of theirs."
     )
     return [Finding("warning", text)]
+
+
+def check_orientation(found: Registration | None, camera: CASSI) -> None:
+    """Raise `ValuesError` with the option that mends it, if a file is surely the wrong way round.
+
+    Along the dispersion a mirrored snapshot cannot be told from a mirrored mask: both are named.
+    """
+    if found is None or found.orientation == "as given":
+        return
+    if found.best_score < BEYOND_DOUBT or found.score > CHANCE:
+        return
+    name = ORIENTATION_OPTIONS[found.orientation]
+    # What was done to a snapshot has to be undone; only quarter turns are not their own inverse.
+    turns = ("turned-90-counterclockwise", "turned-90-clockwise")
+    back = turns[1 - turns.index(name)] if name in turns else name
+    across = "flipped top-bottom" if camera.axis == "width" else "flipped left-right"
+    spectra = "" if found.orientation == across else ", which also mends which way the spectra run"
+    raise ValuesError(
+        f"the mask is in this snapshot, but {found.orientation} (score {found.best_score:.0f}, as "
+        f"given {found.score:.0f}): one of the two files is the wrong way round. Give --turn-mask "
+        f"{name} if it is the mask's, --turn-snapshot {back} if it is the snapshot's{spectra}. "
+        "--no-check-mask goes on as it is."
+    )
 
 
 def registration_findings(found: Registration | None) -> list[Finding]:

@@ -7,20 +7,22 @@ for one record and looks for its mask as well.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from prismask.inference import checks
+from prismask.inference import checks, raw_frames
 from prismask.inference.alignment.registration import Registration, register
 from prismask.inference.engine.tiling import throughput
 from prismask.inference.findings import Finding
 from prismask.inference.options import DEFAULTS, Options
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.noise import estimate_noise
-from prismask.optics.simulate import noted_scale, unscaled
+from prismask.optics.simulate import noted_scale
 from prismask.scenes.records import Mask, Measurement
+from prismask.timings import part
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,8 +83,8 @@ def prepare(
     checks.check_light(mask)
     light = throughput(mask, camera)
     dark = checks.dark_level(signal, light)
-    if options.dark is not None:
-        dark = torch.full_like(dark, options.dark / unit)
+    if options.dark_level is not None:
+        dark = torch.full_like(dark, options.dark_level / unit)
     signal = signal - dark[:, None, None]
     if options.noise_std is not None:
         noise = torch.full_like(dark, options.noise_std / unit)
@@ -109,24 +111,60 @@ class Inspection:
     """How the mask lies on the snapshot; None where nobody asked or it is too small to tell."""
 
 
+@part("checks")
 def inspect(
     measurement: Measurement, mask: Mask, camera: CASSI, options: Options, device: torch.device
 ) -> Inspection:
-    """Dark level, noise, brightness and registration of a snapshot that fits mask and camera."""
-    signal = torch.tensor(unscaled(measurement))
+    """Corrections, dark level, noise, brightness and registration of a snapshot that fits."""
     aperture = as_mask_batch(torch.tensor(mask.values))
+    checks.check_light(aperture)
+    corrected, unit, findings = _corrected(measurement, aperture, camera, options)
+    signal = torch.from_numpy(np.asarray(corrected / np.float32(unit), np.float32))
     # What people state and are told is in the measurement's own units, all else in the signal's.
-    unit = noted_scale(measurement)
     ready = prepare(signal[None], aperture, camera, options, unit)
-    dark = unit * float(ready.dark) if options.dark is None else options.dark
+    given = options.dark_level
+    dark = unit * float(ready.dark) if given is None else given
     found = None
     if options.check_mask:
         found = register(signal.to(device), aperture[0].to(device), camera)
+        checks.check_orientation(found, camera)
     findings = (
         *checks.scale_findings(measurement.attrs),
-        *checks.exposure_findings(signal, dark if options.dark is None else 0.0),
+        *findings,
+        *checks.exposure_findings(signal, dark if given is None else 0.0),
         *checks.registration_findings(found),
     )
-    source = "as estimated" if options.noise_std is None else "given"
     (snapshot,) = ready.snapshots()
+    source = _noise_source(measurement, options)
     return Inspection(snapshot, findings, unit, dark, source, found)
+
+
+def with_noted_noise(options: Options, measurement: Measurement) -> Options:
+    """The options with the noise that exposures have shown, unless one is stated."""
+    noise = raw_frames.noted_noise(measurement)
+    return (
+        options
+        if noise is None or options.noise_std is not None
+        else replace(options, noise_std=noise)
+    )
+
+
+def _corrected(
+    measurement: Measurement, mask: Tensor, camera: CASSI, options: Options
+) -> tuple[raw_frames.Array, float, tuple[Finding, ...]]:
+    """The frame `(H, L)` after its corrections, its scale, and what to say about them."""
+    light = throughput(mask, camera).numpy()
+    values, unit = measurement.values, noted_scale(measurement)
+    # Ours are in fractions of full scale already.
+    bits, said = (1.0, []) if unit != 1.0 else raw_frames.full_scale(values, options.bits)
+    if options.check_mask:
+        raw_frames.check_grey(values, light)
+    made = raw_frames.correct(values, light, options)
+    return made.values, unit * bits, (*said, *made.findings)
+
+
+def _noise_source(measurement: Measurement, options: Options) -> str:
+    noted = raw_frames.noted_noise(measurement)
+    if noted is not None and options.noise_std == noted:
+        return f"from {measurement.attrs.get('exposures')} exposures"
+    return "as estimated" if options.noise_std is None else "given"

@@ -11,6 +11,8 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from numbers import Real
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from prismask.checks import choose
@@ -47,8 +49,6 @@ class MethodOptions:
     """Largest side of a tile in pixels, for less memory. [default: what suits the device]"""
     noise_std: float | None = None
     """Noise of the snapshot, in its own units. [default: estimated from it]"""
-    dark: float | None = None
-    """Dark level of the snapshot, in its own units. [default: read from it]"""
     check_mask: bool = True
     """Look for the mask in the snapshot first, and say if another orientation, or a pose a fraction
     of a pixel away, fits better."""
@@ -57,7 +57,8 @@ class MethodOptions:
     hundred runs of a network, for solvers a default one."""
     adapt: int = 0
     """Steps in which the network first learns the scene from its own cube; 60 took 64 s on two CPU
-    cores, 220 s on one busy one."""
+    cores, 220 s on one busy one, whatever the size of the frame, which is reconstructed three times
+    then."""
 
     def __post_init__(self) -> None:
         if self.method is not None and self.model is not None:
@@ -76,12 +77,105 @@ class MethodOptions:
             raise ConfigError(f"{self.method} has no network that could learn: leave adapt out.")
         if self.noise_std is not None and not 0 <= self.noise_std < math.inf:
             raise ConfigError(f"noise_std is {self.noise_std:g}; a noise is a number, 0 or more.")
-        if self.dark is not None and not math.isfinite(self.dark):
-            raise ConfigError(f"dark is {self.dark:g}; a dark level is a number, or left out.")
+
+
+class Frame:
+    """A picture of a sensor that belongs to its snapshots; equal if its values are.
+
+    values: `(H, L)`, in the units of the snapshots. source: what people call it.
+    """
+
+    def __init__(self, values: Any, source: str = "given") -> None:
+        from prismask.scenes.records import Measurement, array_hash
+
+        self.values = Measurement(values).values
+        self.source = source
+        self.hash = array_hash(self.values)
+
+    @classmethod
+    def of(cls, given: Any, what: str) -> Frame:
+        """From a record, an array or the name of a file; `what` is how errors call it."""
+        from prismask.scenes.formats.files import load_measurement
+        from prismask.scenes.records import Measurement
+
+        if isinstance(given, Frame):
+            return given
+        if isinstance(given, str | Path):
+            return cls(load_measurement(given).values, str(given))
+        try:
+            values = given.values if isinstance(given, Measurement) else given
+            return cls(values)
+        except ValueError as problem:
+            raise type(problem)(f"{what}: {problem}") from problem
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Frame) and other.hash == self.hash
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __str__(self) -> str:
+        return self.source
+
+    def __repr__(self) -> str:
+        return f"Frame({self.source}, {self.hash})"
 
 
 @dataclass(frozen=True)
-class Options(MethodOptions):
+class RawOptions:
+    """What a camera's frames need before they are snapshots.
+
+    Frames may be given as arrays, records or names of files.
+    """
+
+    dark: Any = None
+    """Dark level of the snapshot in its own units, or the dark frame. [default: a level that is
+    read from it]"""
+    flat: Any = None
+    """Flat field: a picture of even light without the mask."""
+    bad_pixels: Any = "auto"
+    """Map of bad pixels, 0 where they are sound; auto: hot and dead ones are found; none: they are
+    left as they are."""
+    bits: int | None = None
+    """Bits of the sensor whose counts came in a 16-bit file. [default: seen in the counts]"""
+
+    def __post_init__(self) -> None:
+        def keep(name: str, value: Any) -> None:
+            object.__setattr__(self, name, value)
+
+        if isinstance(self.dark, Real):
+            keep("dark", float(self.dark))
+            if not math.isfinite(self.dark):
+                raise ConfigError(f"dark is {self.dark:g}; a dark level is a number, or left out.")
+        elif self.dark is not None:
+            keep("dark", Frame.of(self.dark, "dark"))
+        if self.flat is not None:
+            keep("flat", Frame.of(self.flat, "flat"))
+        if not isinstance(self.bad_pixels, str) or self.bad_pixels not in ("auto", "none"):
+            keep("bad_pixels", Frame.of(self.bad_pixels, "bad_pixels"))
+        if self.bits is not None and not 8 <= self.bits <= 16:
+            raise ConfigError(f"bits is {self.bits}; sensors have 8 to 16.")
+
+    @property
+    def dark_frame(self) -> Frame | None:
+        """The dark frame, if one is given."""
+        return self.dark if isinstance(self.dark, Frame) else None
+
+    @property
+    def dark_level(self) -> float | None:
+        """The dark level that is given; what a dark frame leaves is none."""
+        return 0.0 if isinstance(self.dark, Frame) else self.dark
+
+    def chosen(self) -> dict[str, Any]:
+        """What differs from doing nothing, for the id of a result."""
+        said = {"flat": self.flat, "bad_pixels": self.bad_pixels, "bits": self.bits}
+        said = {name: value for name, value in said.items() if value not in (None, "none")}
+        said["dark"] = self.dark
+        return {name: v.hash if isinstance(v, Frame) else v for name, v in said.items()}
+
+
+@dataclass(frozen=True)
+class Options(MethodOptions, RawOptions):
     """The options of a run; hashable, and small enough to be sent to another process."""
 
     method_options: tuple[tuple[str, Any], ...] = ()
@@ -90,7 +184,8 @@ class Options(MethodOptions):
     """Pose of the mask, if an earlier alignment has found it."""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        MethodOptions.__post_init__(self)
+        RawOptions.__post_init__(self)
         if self.align and self.pose is not None:
             raise ConfigError("align searches for the pose that is given: leave one of them out.")
 
@@ -116,7 +211,7 @@ class Options(MethodOptions):
             "precision": self.precision,
             "tile": self.tile,
             "noise_std": self.noise_std,
-            "dark": self.dark,
+            **self.chosen(),
             "align": self.align,
             "options": [list(pair) for pair in self.method_options],
         }

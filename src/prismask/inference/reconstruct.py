@@ -25,7 +25,7 @@ from prismask.inference.alignment.pose import KnownPose
 from prismask.inference.delivery import aligned, straightened
 from prismask.inference.findings import Finding, warn_in_python
 from prismask.inference.history import Residual, observations, reproject, sources
-from prismask.inference.inspection import inspect
+from prismask.inference.inspection import inspect, with_noted_noise
 from prismask.inference.methods.protocol import Estimate, Method
 from prismask.inference.methods.selection import FALLBACK, Choice
 from prismask.inference.options import DEFAULTS, Options
@@ -38,6 +38,7 @@ from prismask.progress import Progress, as_progress
 from prismask.scenes.conversion import as_mask, as_measurement
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
 from prismask.scenes.records import Cube, Mask, Measurement, array_hash, check_wavelengths
+from prismask.scenes.units import check_nanometres
 from prismask.solvers.registry import list_solvers, solver_options
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ class Reconstruction:
         camera, assumed = self.camera_for(measurement, mask, camera)
         at, at_source = find_wavelengths(measurement, mask, camera, wavelengths)
         started = time.perf_counter()
-        options = self.options
+        options = with_noted_noise(self.options, measurement)
         if options.pose is not None:
             options.pose.check(mask)
         method = self._choice.for_camera(camera)
@@ -255,7 +256,9 @@ def find_wavelengths(
 ) -> tuple[NDArray[np.float64] | None, str]:
     """The wavelengths of the bands and where they were found."""
     if given is not None:
-        return check_wavelengths(given, camera.bands), "given"
+        checked = check_wavelengths(given, camera.bands)
+        check_nanometres(checked)
+        return checked, "given"
     for source, attrs in (("measurement", measurement.attrs), ("mask", mask.attrs)):
         noted = attrs.get("wavelengths_nm")
         if noted is not None and np.size(noted) == camera.bands:

@@ -86,6 +86,8 @@ def resolve_camera(
         said, bands = replace(said, axis=axis, design=design), bands or noted.bands
     elif said.is_empty and bands is None and sizes is not None:
         return _fitting(*sizes)
+    elif sizes is not None:
+        _check_count(said, *sizes)
     return Resolved(_described(said, bands, wavelengths or noted_wavelengths(notes or {})))
 
 
@@ -141,6 +143,20 @@ def _checked(camera: CASSI, said: CameraDescription) -> CASSI:
             f"--wavelengths lists {len(said.wavelengths)} bands, but the camera has {camera.bands}."
         )
     return camera
+
+
+def _check_count(said: CameraDescription, measurement: Size, mask: Size) -> None:
+    """Raise if a list of wavelengths, and nothing else, says another band count than the sizes."""
+    if said.wavelengths is None or said.describes_dispersion or said.design == "dual":
+        return
+    listed = len(said.wavelengths)
+    bands = bands_between(measurement, mask, said.axis or "width", STEP)
+    if bands is not None and LEAST_BANDS <= bands <= MOST_BANDS and bands != listed:
+        raise ConfigError(
+            f"--wavelengths lists {listed}, but snapshot and mask fit {bands} bands at {STEP:g} "
+            f"px: list the centre of each of the {bands} bands. If the camera has {listed} bands, "
+            f"say how far apart they land: --bands {listed} --step PX."
+        )
 
 
 def _default_wavelengths(bands: int | None) -> Sequence[float]:

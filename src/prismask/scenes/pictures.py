@@ -19,7 +19,7 @@ def png_bytes(picture: NDArray[np.uint8], enlarge: int = 1) -> bytes:
     if enlarge != 1:
         picture = picture.repeat(enlarge, axis=0).repeat(enlarge, axis=1)
     held = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(picture)).save(held, format="PNG", optimize=True)
+    Image.fromarray(np.ascontiguousarray(picture)).save(held, format="PNG")
     return held.getvalue()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ _NANOMETRES = {
     "micrometers": 1e3, "micrometre": 1e3, "micrometres": 1e3,
     "mm": 1e6, "m": 1e9, "angstrom": 0.1, "angstroms": 0.1, "å": 0.1,
 }  # fmt: skip
+
+LEAST_NM, MOST_NM = 100.0, 1e5
+"""Wavelengths of optical bands."""
 
 _NO_UNITS = ("", "unknown", "1")
 
@@ -73,7 +77,7 @@ def to_nanometres(wavelengths: Any, units: str | None = None) -> NDArray[np.floa
     values = np.asarray(wavelengths, dtype=np.float64).reshape(-1)
     word = _word(units)
     if word in _NO_UNITS:
-        factor = 1e3 if values.size and np.abs(values).max() < 100 else 1.0
+        factor = 1e3 if values.size and np.abs(values).max() < LEAST_NM else 1.0
     elif word in _NANOMETRES:
         factor = _NANOMETRES[word]
     else:
@@ -83,6 +87,24 @@ def to_nanometres(wavelengths: Any, units: str | None = None) -> NDArray[np.floa
         )
     # 0.4533 µm is 453.3 nm, not 453.29999999999995.
     return values if factor == 1.0 else np.round(values * factor, 6)
+
+
+def check_nanometres(wavelengths: Sequence[float] | NDArray[np.float64]) -> None:
+    """Raise `ValuesError` with the factor that is missing, if people give another unit than nm."""
+    low, high = float(np.min(wavelengths)), float(np.max(wavelengths))
+    if not low < LEAST_NM:
+        return
+    for factor, unit in ((1e3, "µm"), (1e6, "mm"), (1e9, "m")):
+        if low * factor >= LEAST_NM and high * factor < MOST_NM:
+            raise ValuesError(
+                f"wavelengths run from {low:g} to {high:g}, and no optical band lies below "
+                f"{LEAST_NM:g} nm. In {unit}? Then multiply them by {factor:g}: "
+                f"{low * factor:g} to {high * factor:g} nm."
+            )
+    raise ValuesError(
+        f"wavelengths run from {low:g} to {high:g}; they are in nm, and no optical band lies below "
+        f"{LEAST_NM:g} nm."
+    )
 
 
 def is_length(units: str | None) -> bool:

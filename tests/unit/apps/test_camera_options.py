@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,31 @@ from prismask.scenes.defaults import BANDS, STEP, WAVELENGTHS_NM
 
 def build_camera(options: CameraOptions, bands: int | None = None, attrs: Any = None) -> CASSI:
     return resolve_camera(options.description(), attrs, bands=bands).camera
+
+
+@pytest.mark.parametrize("text", ["wavelength_nm\n450\n460.5\n", "# centres\n450, 460.5\n",
+                                  "\ufeffλ [nm]\n450\n460.5 # last\n"])  # fmt: skip
+def test_a_list_may_have_a_title_and_comments(tmp_path: Path, text: str) -> None:
+    (tmp_path / "nm.txt").write_text(text, encoding="utf-8")
+    assert parse_numbers(str(tmp_path / "nm.txt"), "--wavelengths") == (450.0, 460.5)
+
+
+@pytest.mark.parametrize(("listed", "advice"), [
+    ("0.45,0.5,0.65", "In µm? Then multiply them by 1000: 450 to 650 nm"),
+    ("4.5e-7,6.5e-7", "In m? Then multiply them by 1e+09"),
+    ("1,2,3", "no optical band lies below 100 nm"),
+])  # fmt: skip
+def test_wavelengths_in_other_units_are_refused(listed: str, advice: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(advice)):
+        CameraOptions(wavelengths=listed).description()
+
+
+def test_three_wavelengths_for_28_bands_get_advice_that_works() -> None:
+    said = CameraOptions(wavelengths="450,550,650").description()
+    with pytest.raises(ConfigError, match="list the centre of each of the 28 bands"):
+        resolve_camera(said, sizes=((660, 714), (660, 660)))
+    three = CameraOptions(wavelengths="450,550,650", bands=3, step=27).description()
+    assert resolve_camera(three, sizes=((660, 714), (660, 660))).camera.extent == 54
 
 
 def test_nothing_given_is_the_default_camera() -> None:

@@ -85,3 +85,67 @@ def test_streams_that_know_only_ascii(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("sys.stdout", stream)
     assert run(["info", str(path)]) == 0
     assert "gr\\xfcn.nc" in stream.text
+
+
+# --- pictures of bands, and sentences that stay whole --------------------------------------------
+
+
+@pytest.fixture
+def cubes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    values = np.linspace(0, 1, 4 * 8 * 8, dtype=np.float32).reshape(4, 8, 8)
+    warning = "warning: " + "the snapshot contradicts its mask; " * 8 + "the end."
+    attrs = {"findings": [warning, "note: short"], "offsets": [float(k) for k in range(60)]}
+    save(Cube(values, np.array([450.0, 500, 550, 600]), attrs=attrs), "known.nc")
+    save(Cube(values), "unknown.nc")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("band", "found"), [("2", "band 2 at 550"), ("548", "band 2 at 550"),
+                                             ("548.5nm", "band 2 at 550")])  # fmt: skip
+def test_a_band_is_meant_by_number_or_wavelength(
+    cubes: Path, band: str, found: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["render", "known.nc", "--band", band, "-o", "band.png"]) == 0
+    assert found in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "band", "sentence"), [
+    ("known.nc", "4", "this cube has bands 0 to 3"),
+    ("known.nc", "700", "this cube runs from 450 to 600 nm"),
+    ("known.nc", "0.55", "give a wavelength in nm, such as 550"),
+    ("known.nc", "green", "give a wavelength in nm, such as 550"),
+    ("unknown.nc", "550", "or --band the number of a band, 0 to 3"),
+])  # fmt: skip
+def test_bands_that_are_not_there(
+    cubes: Path, name: str, band: str, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["render", name, "--band", band, "-o", "band.png"]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (cubes / "band.png").exists()
+
+
+def test_a_cube_of_unknown_wavelengths_is_grey_as_in_its_quick_look(
+    cubes: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["render", "unknown.nc", "-o", "all.png"]) == 0
+    assert "note: shown in grey" in capsys.readouterr().err
+    assert run(["render", "unknown.nc", "--band", "1", "-o", "one.png"]) == 0
+    assert run(["render", "unknown.nc", "--illuminant", "D65", "-o", "lit.png"]) == 2
+
+
+def test_info_shows_whole_sentences(cubes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["info", "known.nc"]) == 0
+    told = capsys.readouterr().out
+    assert "the end." in told
+    assert "note: short" in told
+    assert "58.0" not in told  # numbers may be cut
+
+
+def test_a_models_sentences_stay_whole() -> None:
+    from prismask.apps.cli.models import _record_rows
+
+    sentence = "Do not use it behind " + "two dispersers or " * 12 + "a grating."
+    rows = dict(_record_rows({"caution": sentence, "scores": list(range(200))}))
+    assert rows["caution"] == sentence
+    assert rows["scores"].endswith("… (--json shows all)")

@@ -140,3 +140,18 @@ def test_only_networks_learn() -> None:
         Options(adapt=-1)
     plain, taught = (Options(adapt=steps).recipe(mask="m") for steps in (0, 5))
     assert plain != taught
+
+
+@pytest.mark.parametrize(("after", "words"), [
+    (0.021, "its error there fell from 2.7 to 2.1 % of white"),
+    (0.031, "its error there did not fall: it went from 2.7 to 3.1 % of white"),
+])  # fmt: skip
+def test_what_is_said_about_the_error_is_so(
+    monkeypatch: pytest.MonkeyPatch, after: float, words: str
+) -> None:
+    model, (cube, mask) = network(), scene()
+    found = learned.Adapted(model, 0.027, after)
+    monkeypatch.setattr(learned, "adapt", lambda *_, **__: found)
+    signal = CAMERA.forward(cube[None], mask)[0]
+    made = learn(Engine(model, torch.device("cpu")), signal, mask, CAMERA, 0.0, 3, 0, None)
+    assert words in made.findings[0].text

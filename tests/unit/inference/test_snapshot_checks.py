@@ -30,6 +30,11 @@ def _shot(size: tuple[int, int] = (160, 150)) -> tuple[torch.Tensor, torch.Tenso
     return cube, mask, CAMERA.forward(cube[None], mask)[0]
 
 
+def test_a_wrong_step_is_corrected_before_the_band_count() -> None:
+    with pytest.raises(ShapeError, match="fit 28 bands at 2 px: give --step 2"):
+        checks.check_fit((660, 714), (660, 660), CASSI.from_step(28, 1.0))
+
+
 # --- cameras and sizes ---------------------------------------------------------------------------
 
 

@@ -191,3 +191,12 @@ def test_compressed_tiff_without_imagecodecs(
     contents = identify(path).read_here(path)
     with pytest.raises(MissingPartError, match=r"compressed with LZW.*imagecodecs.*prismask\[io\]"):
         contents.variables["image"].read()
+
+
+def test_a_bayer_frame_says_so_in_its_tags(tmp_path: Path) -> None:
+    tifffile.imwrite(
+        tmp_path / "raw.tif", np.zeros((8, 8), np.uint16), photometric=32803,
+        extratags=[(33421, "H", 2, (2, 2), True), (33422, "B", 4, b"\0\1\1\2", True)],
+    )  # fmt: skip
+    with pytest.raises(FormatError, match="raw frame of a colour sensor"):
+        load_measurement(tmp_path / "raw.tif")

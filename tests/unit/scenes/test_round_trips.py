@@ -207,3 +207,19 @@ def test_the_public_names_are_these() -> None:
 
     for name in ("load", "load_cube", "load_mask", "load_measurement", "save"):
         assert getattr(prismask, name) is getattr(files, name)
+
+
+def test_large_cubes_are_compressed_and_open_in_parts(tmp_path: Path) -> None:
+    """Chunks that do not divide the sides, written by us and read by HDF5's own filters."""
+    values = np.random.default_rng(0).random((9, 200, 170), dtype=np.float32).round(2)
+    save(Cube(values, lower=values, upper=values + 1), tmp_path / "cube.nc")
+    with h5py.File(tmp_path / "cube.nc") as file:
+        stored = file["cube"]
+        assert (stored.compression, stored.shuffle, stored.dtype) == ("gzip", True, np.float32)
+        assert stored.chunks == (8, 128, 128)
+        np.testing.assert_array_equal(stored[:, 150, 160], values[:, 150, 160])
+    assert (tmp_path / "cube.nc").stat().st_size < 0.7 * 3 * values.nbytes
+    found = load_cube(tmp_path / "cube.nc")
+    np.testing.assert_array_equal(found.values, values)
+    assert found.upper is not None
+    np.testing.assert_array_equal(found.upper, values + 1)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from prismask.apps.cli.numbers import parse_numbers
+from prismask.apps.cli.numbers import parse_wavelengths
+from prismask.apps.cli.raw_options import number_or_file
 from prismask.apps.cli.terminal import remark, say
 from prismask.errors import ConfigError, DataMissingError, MissingPartError
 
@@ -30,7 +31,7 @@ def camera(
     *,
     out: Annotated[Path, Parameter(name=["--out", "-o"])],
     flat: list[str] | None = None,
-    dark: Path | None = None,
+    dark: str | None = None,
     step: float | None = None,
     bands: int | None = None,
     wavelengths: str | None = None,
@@ -55,7 +56,7 @@ def camera(
         Picture of the same light without the mask: one FILE for all, or NM=FILE for each.
         Without, the brightest cells count as fully open.
     dark
-        Picture with the shutter closed.
+        Dark frame, a picture with the shutter closed (a file); or dark level (a number).
     step
         Pixels from band to band, about: bands reach from the first picture to the last. [default:
         2, as the networks know them]
@@ -87,16 +88,17 @@ def camera(
     if figure:
         check_output(drawn, overwrite)
         refuse_read([drawn], *read)
+    closed = None if dark is None else number_or_file(dark, "--dark")
     given = [name for name, value in
              (("--step", step), ("--bands", bands), ("--wavelengths", wavelengths))
              if value is not None]  # fmt: skip
     if len(given) > 1:
         raise ConfigError(f"{' and '.join(given)} both say where bands lie: give one of them.")
     found = measure_camera(
-        _loaded(lit, even, dark),
+        _loaded(lit, even, closed),
         **({} if step is None else {"step": step}),
         bands=bands,
-        wavelengths=None if wavelengths is None else parse_numbers(wavelengths, "--wavelengths"),
+        wavelengths=None if wavelengths is None else parse_wavelengths(wavelengths),
         axis=axis,
         degree=degree,
     )
@@ -113,9 +115,11 @@ def camera(
 
 
 def _loaded(
-    named: Sequence[Named], flats: Sequence[Named], dark: Path | None
+    named: Sequence[Named], flats: Sequence[Named], dark: float | Path | None
 ) -> dict[float, Picture]:
     """Transmission at each wavelength."""
+    import numpy as np
+
     from prismask.checks import size_text
     from prismask.errors import ShapeError
     from prismask.optics.measured import transmission
@@ -132,7 +136,7 @@ def _loaded(
     missing = [nm for nm in numbers if without and None not in without and nm not in without]
     if missing:
         raise ConfigError(f"--flat names no picture for {missing[0]:g} nm.")
-    closed = None if dark is None else load_measurement(dark).values
+    closed = load_measurement(dark).values if isinstance(dark, Path) else None
     bright = {nm: load_measurement(path).values for nm, path in without.items()}
     found: dict[float, Picture] = {}
     for nm, path in named:
@@ -147,7 +151,8 @@ def _loaded(
                     f"{path} is {size_text(lit.shape)} and its {what} picture "
                     f"{size_text(other.shape)}: both are of one sensor and have its size."
                 )
-        found[nm] = transmission(lit, even, closed)
+        level = None if dark is None else np.full_like(lit, dark) if closed is None else closed
+        found[nm] = transmission(lit, even, level)
     return found
 
 

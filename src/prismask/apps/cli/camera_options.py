@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from prismask.apps.cli.numbers import parse_numbers
+from prismask.apps.cli.numbers import parse_numbers, parse_wavelengths
 
 if TYPE_CHECKING:
     from prismask.optics.resolve import CameraDescription
@@ -40,9 +40,7 @@ class CameraOptions:
 
     def wavelength_list(self) -> tuple[float, ...] | None:
         """`--wavelengths` as numbers."""
-        return (
-            None if self.wavelengths is None else parse_numbers(self.wavelengths, "--wavelengths")
-        )
+        return None if self.wavelengths is None else parse_wavelengths(self.wavelengths)
 
     def description(self) -> CameraDescription:
         """As `resolve_camera` takes it: numbers in place of text and files."""
@@ -57,7 +55,7 @@ class CameraOptions:
             self.step,
             numbers("offsets"),
             numbers("polynomial"),
-            numbers("wavelengths"),
+            self.wavelength_list(),
             self.axis,
             self.design,
         )

@@ -11,8 +11,8 @@ from cyclopts import Parameter
 from prismask.apps.cli.terminal import say, table
 from prismask.checks import size_text
 
-LONGEST_VALUE = 90
-"""Characters of an attribute that are shown; --json shows them all."""
+LONGEST_LIST = 90
+"""Characters of a list of numbers that are shown; --json shows them all. Sentences are whole."""
 
 
 def info(
@@ -54,7 +54,7 @@ def as_text(summary: dict[str, Any]) -> str:
     if summary["problem"]:
         rows.append(("unclear", " ".join(str(summary["problem"]).split())))
     text = table(rows)
-    history = [(key, _short(value)) for key, value in summary["attrs"].items()]
+    history = [row for key, value in summary["attrs"].items() for row in _rows(key, value)]
     return f"{text}\n\n{table(history, indent='  ')}" if history else text
 
 
@@ -81,6 +81,11 @@ def _listed(entry: dict[str, Any]) -> str:
     return f"{entry['name']} ({entry['dtype']} {size_text(entry['shape'])}{note})"
 
 
-def _short(value: Any) -> str:
-    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+def _rows(key: str, value: Any) -> list[tuple[str, str]]:
+    """An attribute, sentences one below the other."""
+    if not isinstance(value, list | tuple):
+        return [(key, str(value))]
+    if value and all(isinstance(one, str) for one in value):
+        return [(key if place == 0 else "", one) for place, one in enumerate(value)]
+    text = ", ".join(map(str, value))
+    return [(key, text if len(text) <= LONGEST_LIST else f"{text[: LONGEST_LIST - 1]}…")]

@@ -178,6 +178,8 @@ def _score_parts(kaist: dict[str, list[float]] | None) -> list[str]:
 def _record_rows(record: dict[str, Any]) -> list[tuple[str, str]]:
     rows = []
     for key, value in record.items():
-        text = value if isinstance(value, str) else json.dumps(value)
-        rows.append((key, text if len(text) <= 100 else f"{text[:99]}…"))
+        # Sentences are for people and stay whole; --json shows all of the rest.
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        is_long = not isinstance(value, str) and len(text) > 100
+        rows.append((key, f"{text[:99]}… (--json shows all)" if is_long else text))
     return rows

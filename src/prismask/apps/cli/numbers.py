@@ -15,7 +15,7 @@ def parse_numbers(text: str, option: str) -> tuple[float, ...]:
     """Numbers separated by commas, blanks or lines, from `text` or from the file it names."""
     source = text
     if re.search(r"[A-Za-z/\\]", text) and _is_file(text):
-        source = _read(Path(text), option)
+        source = _without_header(_read(Path(text), option))
     words = [word for word in re.split(r"[,;\s]+", source) if word]
     try:
         numbers = tuple(float(word) for word in words)
@@ -27,6 +27,28 @@ def parse_numbers(text: str, option: str) -> tuple[float, ...]:
             "450,460.5,470, or the name of a text file that holds them."
         )
     return numbers
+
+
+def parse_wavelengths(text: str) -> tuple[float, ...]:
+    """`--wavelengths`, which are in nm."""
+    from prismask.errors import ValuesError
+    from prismask.scenes.units import check_nanometres
+
+    numbers = parse_numbers(text, "--wavelengths")
+    try:
+        check_nanometres(numbers)
+    except ValuesError as problem:
+        raise ConfigError(f"--wavelengths: {problem}") from problem
+    return numbers
+
+
+def _without_header(text: str) -> str:
+    """A file's text without comments and without the title of its column."""
+    lines = [line.partition("#")[0].strip() for line in text.lstrip("\ufeff").splitlines()]
+    lines = [line for line in lines if line]
+    if len(lines) > 1 and not re.search(r"\d", re.sub(r"[^\W\d]\w*", "", lines[0])):
+        lines = lines[1:]
+    return "\n".join(lines)
 
 
 def _is_file(text: str) -> bool:

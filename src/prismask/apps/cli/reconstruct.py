@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,9 +12,11 @@ from cyclopts import Group, Parameter
 
 from prismask.apps.cli.camera_options import CameraOptions
 from prismask.apps.cli.progress import reporter
+from prismask.apps.cli.raw_options import RawFrameOptions
 from prismask.apps.cli.terminal import remark, say
 from prismask.errors import ConfigError, OutputExistsError
 from prismask.inference.options import MethodOptions, Options
+from prismask.timings import measured
 
 if TYPE_CHECKING:
     from prismask.apps.cli.reconstruct_job import SnapshotWork
@@ -34,10 +38,12 @@ def reconstruct(
     iterations: Annotated[int | None, Parameter(group=METHOD_GROUP)] = None,
     pose: Annotated[Path | None, Parameter(group=METHOD_GROUP)] = None,
     camera: CameraOptions | None = None,
+    raw: RawFrameOptions | None = None,
     workers: int = 1,
     dask: str | None = None,
     extension: str = "nc",
     quick_look: bool = True,
+    timings: str | None = None,
     variable: str | None = None,
     mask_variable: str | None = None,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
@@ -68,6 +74,8 @@ def reconstruct(
         Format of the cubes of a folder: nc, mat, hdr, tif …
     quick_look
         Write a picture beside the cube as well, as the eye would see it.
+    timings
+        Say where the time went, by part: table, or the .json file to write as well.
     variable
         The variable that is the measurement, in a file that holds several.
     mask_variable
@@ -76,25 +84,35 @@ def reconstruct(
         Replace outputs that exist.
     """
     from prismask.apps.cli.reconstruct_job import SnapshotWork
-    from prismask.inference.folder import is_many
+    from prismask.inference.folder import find_snapshots, is_many
 
     if not snapshots:
         raise ConfigError("give a snapshot, a folder of them, or a pattern in quotes.")
-    options = camera or CameraOptions()
-    chosen = _options(method or MethodOptions(), iterations, pose)
-    work = SnapshotWork(chosen, mask, options, variable, mask_variable, quick_look, overwrite)
-    read = (mask, pose, chosen.model, *options.files())
-    if is_many(snapshots):
+    frames = raw or RawFrameOptions()
+    described = camera or CameraOptions()
+    chosen = _options(method or MethodOptions(), frames, iterations, pose)
+    work = SnapshotWork(
+        chosen, mask, described, variable, mask_variable, quick_look, overwrite, frames
+    )
+    read = (mask, pose, chosen.model, *described.files(), *frames.files())
+    if frames.average:
+        work = replace(work, exposures=tuple(find_snapshots(snapshots, [mask, *frames.files()])))
+        read = (*read, *work.exposures)
+    elif is_many(snapshots):
+        if timings is not None:
+            raise ConfigError("--timings is about one snapshot, and these are several.")
         return _many(list(snapshots), work, out, extension, workers, dask, read)
     if dask is not None:
         raise ConfigError(
             f"--dask shares several snapshots out, and {snapshots[0]} is one: leave --dask away."
         )
-    _one(snapshots[0], work, out, read)
+    _one(snapshots[0], work, out, read, _timings_file(timings))
     return 0
 
 
-def _options(typed: MethodOptions, iterations: int | None, pose: Path | None) -> Options:
+def _options(
+    typed: MethodOptions, frames: RawFrameOptions, iterations: int | None, pose: Path | None
+) -> Options:
     """What was typed, as the library takes it."""
     changes: dict[str, Any] = {} if iterations is None else {"iterations": iterations}
     if iterations is not None and typed.model is None and typed.method is None:
@@ -104,23 +122,42 @@ def _options(typed: MethodOptions, iterations: int | None, pose: Path | None) ->
         from prismask.scenes.formats.files import load_cube
 
         changes["pose"] = KnownPose.from_attrs(load_cube(pose).attrs, str(pose))
-    return Options(**vars(typed)).with_changes(changes)
+    return Options(**vars(typed), **frames.options()).with_changes(changes)
 
 
-def _one(snapshot: Path, work: SnapshotWork, out: Path, read: Read) -> None:
+def _timings_file(text: str | None) -> Path | bool:
+    """The file to write; True for a table alone, False for nothing."""
+    if text is None or text == "table":
+        return text is not None
+    if Path(text).suffix.lower() != ".json":
+        raise ConfigError(f"--timings is {text!r}; give table, or a .json file to write as well.")
+    return Path(text)
+
+
+def _one(
+    snapshot: Path, work: SnapshotWork, out: Path, read: Read, timings: Path | bool = False
+) -> None:
     from prismask.apps.cli.outputs import check_record, refuse_read
+    from prismask.apps.cli.pictures import write_bytes
     from prismask.apps.cli.reconstruct_job import quick_look_path
     from prismask.inference.folder import Job
-    from prismask.scenes.atomic import refuse_existing
+    from prismask.scenes.atomic import check_output, refuse_existing
 
     check_record(out, work.overwrite, snapshot, *read)
+    if isinstance(timings, Path):
+        check_output(timings, work.overwrite)
+        refuse_read([timings], snapshot, *read)
     if work.quick_look:
         refuse_existing(quick_look_path(out), work.overwrite)
         refuse_read([quick_look_path(out)], snapshot, *read)
-    with reporter() as report:
+    with measured() as found, reporter() as report:
         finished = work.run(Job(snapshot, out), progress=report("reconstructing"))
     for line in finished.remarks:
         remark(line)
+    if timings:
+        remark(found.table())
+    if isinstance(timings, Path):
+        write_bytes(json.dumps(found.as_dict(), indent=2).encode(), timings, work.overwrite)
     say(finished.text)
 
 
@@ -139,7 +176,7 @@ def _many(
 
     if out.exists() and not out.is_dir():
         raise OutputExistsError(f"{out} is a file; several snapshots need a folder for -o.")
-    jobs = plan(find_snapshots(given, [work.mask]), out, extension)
+    jobs = plan(find_snapshots(given, [work.mask, *work.raw.files()]), out, extension)
     if any(job.source.parent.resolve() == out.resolve() for job in jobs):
         raise ConfigError(f"{out} is the folder of the snapshots: give the cubes another one.")
     _refuse_forgetful(jobs[0].out)

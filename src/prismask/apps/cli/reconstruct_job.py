@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prismask.apps.cli.camera_options import CameraOptions
+from prismask.apps.cli.raw_options import RawFrameOptions
+from prismask.timings import part
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,6 +43,9 @@ class SnapshotWork:
     mask_variable: str | None = None
     quick_look: bool = True
     overwrite: bool = False
+    raw: RawFrameOptions = field(default_factory=RawFrameOptions)
+    exposures: tuple[Path, ...] = ()
+    """Files to average, instead of the one snapshot of a job."""
     run_id: str = field(default_factory=lambda: secrets.token_hex(8))
     """What a process keeps in memory, it keeps for this run: a cluster's workers see many runs,
     and a mask may be replaced between two of them."""
@@ -82,13 +87,16 @@ class SnapshotWork:
         """Load, check, reconstruct, save; `resume` skips what is finished."""
         from prismask.errors import OutputExistsError
         from prismask.inference.folder import Finished
-        from prismask.scenes.formats.files import load_measurement
         from prismask.scenes.formats.registry import check_writable
         from prismask.scenes.outputs import check_room
 
-        measurement = load_measurement(job.source, self.variable)
-        aperture = _mask(self.mask, self.mask_variable, self.run_id)
-        ready = _reconstruction(self.options, self.run_id)
+        with part("imports"):
+            import prismask.inference.reconstruct  # noqa: F401  # a second or more
+        with part("reading"):
+            measurement = self.raw.measurement(self.exposures or (job.source,), self.variable)
+            aperture = _mask(self.mask, self.mask_variable, self.raw, self.run_id)
+        with part("weights"):
+            ready = _reconstruction(self.options, self.run_id)
         camera = self.camera.description()
         recipe = None
         if resume and not self.overwrite:
@@ -132,8 +140,10 @@ class SnapshotWork:
 
         # The cube comes last: where it is, the run is finished and the picture is there too.
         if self.quick_look:
-            write_png(quick_look(cube), quick_look_path(out), overwrite=True)
-        save(cube, out, overwrite=self.overwrite)
+            with part("quick look"):
+                write_png(quick_look(cube), quick_look_path(out), overwrite=True)
+        with part("writing"):
+            save(cube, out, overwrite=self.overwrite)
 
 
 def quick_look_path(out: Path) -> Path:
@@ -162,10 +172,10 @@ def _reconstruction(options: Options, run_id: str) -> Reconstruction:
 
 
 @lru_cache(maxsize=1)
-def _mask(path: Path, variable: str | None, run_id: str) -> Mask:
+def _mask(path: Path, variable: str | None, raw: RawFrameOptions, run_id: str) -> Mask:
     from prismask.scenes.formats.files import load_mask
 
-    return load_mask(path, variable)
+    return raw.mask(load_mask(path, variable))
 
 
 def _is_made_by(recipe: str | None, out: Path) -> bool:
@@ -195,6 +205,8 @@ def _remarks(cube: Cube) -> tuple[str, ...]:
         remarks.append(
             f"note: wavelengths {first:g} to {last:g} nm are assumed; give --wavelengths otherwise."
         )
+    if cube.wavelengths is None:
+        remarks.append("note: the wavelengths are unknown, so the quick look is grey.")
     if "method_chosen" in cube.attrs:
         remarks.append(f"chosen from the snapshot: {cube.attrs['method_chosen']}")
     if "interval" in cube.attrs:

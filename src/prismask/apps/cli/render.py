@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from prismask.apps.cli.numbers import parse_numbers
+from prismask.apps.cli.numbers import parse_wavelengths
 from prismask.apps.cli.terminal import remark, say
 from prismask.errors import ConfigError, ValuesError
+from prismask.scenes.units import LEAST_NM
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,7 +25,7 @@ def render(
     /,
     *,
     out: Annotated[Path, Parameter(name=["--out", "-o"])],
-    band: float | None = None,
+    band: str | None = None,
     illuminant: str | None = None,
     exposure: str = "auto",
     wavelengths: str | None = None,
@@ -40,7 +41,8 @@ def render(
     out
         The picture to write, a .png.
     band
-        Show only the band nearest to this wavelength in nm, in its own colour.
+        Show only one band, in its own colour: the one nearest to a wavelength in nm (550), or the
+        one of a number below 100, counted from 0 (12).
     illuminant
         The light in the scene (D65, A, FL2 …), shown as white. [default: the one noted in the
         file, else equal energy]
@@ -56,7 +58,6 @@ def render(
     from prismask.apps.cli.outputs import refuse_read
     from prismask.apps.cli.pictures import write_png
     from prismask.scenes.atomic import check_output
-    from prismask.scenes.colour import to_srgb
     from prismask.scenes.formats.files import load_cube
 
     if out.suffix.lower() != ".png":
@@ -64,10 +65,10 @@ def render(
     check_output(out, overwrite)
     refuse_read([out], cube, wavelengths)
     factor = _exposure(exposure)
-    listed = None if wavelengths is None else parse_numbers(wavelengths, "--wavelengths")
+    listed = None if wavelengths is None else parse_wavelengths(wavelengths)
     record = load_cube(cube, variable, listed)
     if band is None:
-        picture = to_srgb(record, illuminant, "auto" if factor is None else factor)
+        picture = _whole(record, illuminant, factor)
     else:
         picture = _one_band(record, band, factor)
     write_png(picture, out, overwrite=overwrite)
@@ -87,21 +88,62 @@ def _exposure(text: str) -> float | None:
     return factor
 
 
-def _one_band(record: Cube, band: float, exposure: float | None) -> NDArray[np.uint8]:
+def _whole(record: Cube, illuminant: str | None, exposure: float | None) -> NDArray[np.uint8]:
+    """The whole cube in colour; in grey, as its quick look, where that cannot be."""
+    from prismask.apps.cli.pictures import grey_picture
+    from prismask.scenes.colour import to_srgb
+
+    try:
+        return to_srgb(record, illuminant, "auto" if exposure is None else exposure)
+    except ValuesError as problem:
+        if illuminant is not None or exposure is not None:
+            raise
+        remark(f"note: shown in grey, the mean of all bands: {problem}")
+        return grey_picture(record.values.mean(axis=0))
+
+
+def _one_band(record: Cube, band: str, exposure: float | None) -> NDArray[np.uint8]:
     import numpy as np
 
+    from prismask.apps.cli.pictures import grey_picture
     from prismask.scenes.colour import band_image
 
+    number = _band_number(record, band)
     if record.wavelengths is None:
-        raise ValuesError("the wavelengths of this cube are unknown; give them: --wavelengths.")
-    nearest = int(np.abs(record.wavelengths - band).argmin())
-    at = float(record.wavelengths[nearest])
-    if not record.wavelengths[0] - 20 <= band <= record.wavelengths[-1] + 20:
-        raise ConfigError(
-            f"--band is {band:g} nm; this cube runs from {record.wavelengths[0]:g} to "
-            f"{record.wavelengths[-1]:g} nm."
-        )
-    remark(f"band {nearest} at {at:g} nm")
+        remark(f"band {number}, of unknown wavelength: in grey")
+        return grey_picture(record.values[number])
+    at = float(record.wavelengths[number])
+    remark(f"band {number} at {at:g} nm")
     white = None if exposure is None else 1 / exposure
-    picture = band_image(record.values[nearest], at, white)
+    picture = band_image(record.values[number], at, white)
     return np.asarray(np.round(255 * picture), dtype=np.uint8)
+
+
+def _band_number(record: Cube, text: str) -> int:
+    """Which band is meant, counted from 0."""
+    import numpy as np
+
+    try:
+        asked = float(text.lower().removesuffix("nm"))
+    except ValueError:
+        asked = math.nan
+    if text.isdigit() and asked < LEAST_NM:
+        if asked >= record.bands:
+            raise ConfigError(f"--band is {text}; this cube has bands 0 to {record.bands - 1}.")
+        return int(text)
+    at = record.wavelengths
+    if not LEAST_NM <= asked < math.inf:
+        raise ConfigError(
+            f"--band is {text!r}; give a wavelength in nm, such as 550, or the number of a band, 0 "
+            f"to {record.bands - 1}."
+        )
+    if at is None:
+        raise ValuesError(
+            f"the wavelengths of this cube are unknown; give them (--wavelengths), or --band the "
+            f"number of a band, 0 to {record.bands - 1}."
+        )
+    if not at[0] - 20 <= asked <= at[-1] + 20:
+        raise ConfigError(
+            f"--band is {asked:g} nm; this cube runs from {at[0]:g} to {at[-1]:g} nm."
+        )
+    return int(np.abs(at - asked).argmin())

@@ -148,10 +148,11 @@ def learn(
             "snapshot?"
         )
         return Learned(engine, findings=(Finding("warning", text),))
+    went = "fell" if taught.after < taught.before else "did not fall: it went"
     text = (
-        f"the network learned this scene from its own cube in {steps} steps: its error there fell "
-        f"from {100 * taught.before:.2g} to {100 * taught.after:.2g} % of white. The error bars "
-        "are those of the network before."
+        f"the network learned this scene from its own cube in {steps} steps: its error there "
+        f"{went} from {100 * taught.before:.2g} to {100 * taught.after:.2g} % of white. The error "
+        "bars are those of the network before."
     )
     return Learned(changed, {"adapted_steps": steps}, (Finding("note", text),))
 

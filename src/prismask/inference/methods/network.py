@@ -39,6 +39,7 @@ from prismask.models.mirror_ensemble import ensemble_size
 from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.progress import Progress
+from prismask.timings import part
 
 NETWORK = "network"
 """What cubes made by a network note as their method."""
@@ -191,16 +192,17 @@ class NetworkMethod:
                 self.engine, signal, seen.mask, seen.camera, noise, options.adapt, options.seed,
                 progress,
             )  # fmt: skip
-        made = learned.engine.run(
-            signal,
-            seen.mask,
-            seen.camera,
-            samples=options.samples,
-            seed=options.seed,
-            levels=tails if options.samples and interval is None else None,
-            noise_std=noise,
-            progress=progress,
-        )
+        with part("network"):
+            made = learned.engine.run(
+                signal,
+                seen.mask,
+                seen.camera,
+                samples=options.samples,
+                seed=options.seed,
+                levels=tails if options.samples and interval is None else None,
+                noise_std=noise,
+                progress=progress,
+            )
         if interval is not None:
             made = with_interval(made, interval, options.level, signal, seen.mask, seen.camera)
         findings = (
@@ -213,6 +215,7 @@ class NetworkMethod:
         attrs = {**self._attrs(options, seen, made, interval, probe), **learned.attrs}
         return Estimate(*read_back(seen, made), attrs, findings)
 
+    @part("probe")
     def _probe(self, seen: View, options: Options, interval: Interval | None) -> Probe | None:
         """Whether the snapshot agrees with its mask.
 
@@ -271,6 +274,7 @@ def as_network(method: Method) -> NetworkMethod | None:
     return cast(NetworkMethod, method) if method.identity().get("method") == NETWORK else None
 
 
+@part("interval")
 def with_interval(
     made: FrameEstimate,
     interval: Interval,

@@ -21,6 +21,7 @@ from prismask.models.weights import tensors_hash
 from prismask.optics.camera import CASSI
 from prismask.progress import Progress
 from prismask.solvers import create_solver
+from prismask.timings import part
 
 if TYPE_CHECKING:
     from prismask.solvers.base import Solver
@@ -55,7 +56,7 @@ class SolverMethod:
         noise, level = snapshot.noise_std, float(snapshot.signal.square().mean().sqrt())
         solver, findings = self._with_noise(noise / level if level > 0 else 0.0, options)
         signal, mask = snapshot.signal[None].to(self.device), snapshot.mask.to(self.device)
-        with torch.no_grad():
+        with part("solver"), torch.no_grad():
             solution = solver.solve(signal, mask, snapshot.camera, progress=progress)
         attrs = {"method": self.name, "method_options": repr(solver)}
         if solution.chosen:

@@ -7,7 +7,11 @@ groups are called by their path, `entry/data/img`.
 from __future__ import annotations
 
 import io
+import os
+import zlib
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +37,10 @@ from prismask.scenes.wavelengths import may_be_list
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
 _FILLS = ("_FillValue", "missing_value")
 _PACKING = (*_FILLS, "_Unsigned", "scale_factor", "add_offset")
+LEAST_COMPRESSED, COMPRESSION = 2**20, 1
+"""Bytes of an array from which it is compressed, and how hard: more takes longer for 1 % less."""
+CHUNK = (8, 128, 128)
+"""Largest chunk: a spectrum and a plane are both read from few of them."""
 MOST_LISTS = 100
 """Lists of wavelengths that are read; a file with more leaves the choice to people anyway."""
 
@@ -88,12 +96,38 @@ def _image(record: Record) -> memoryview:
     with h5netcdf.File(buffer, "w") as file:
         file.dimensions = {str(name): size for name, size in dataset.sizes.items()}
         for name, variable in dataset.variables.items():
-            stored = file.create_variable(
-                str(name), variable.dims, variable.dtype, data=variable.values
-            )
+            stored = _stored(file, str(name), variable.dims, variable.values)
             stored.attrs.update(variable.attrs)
         file.attrs.update(dataset.attrs)
     return buffer.getbuffer()
+
+
+def _stored(file: Any, name: str, dims: tuple[Any, ...], values: NDArray[Any]) -> Any:
+    """A variable of the file; large ones are compressed, by all cores."""
+    if values.nbytes < LEAST_COMPRESSED or values.dtype.kind != "f":
+        return file.create_variable(name, dims, values.dtype, data=values)
+    sizes = (*CHUNK[-values.ndim :],) if values.ndim <= 3 else values.shape
+    chunks = tuple(min(most, size) for most, size in zip(sizes, values.shape, strict=True))
+    stored = file.create_variable(
+        name, dims, values.dtype, chunks=chunks, compression="gzip",
+        compression_opts=COMPRESSION, shuffle=True,
+    )  # fmt: skip
+    offsets = list(product(*(range(0, n, c) for n, c in zip(values.shape, chunks, strict=True))))
+    # zlib lets other threads run; HDF5 would compress one chunk after the other.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        packed = pool.map(lambda offset: _packed(values, offset, chunks), offsets)
+        for offset, data in zip(offsets, packed, strict=True):
+            file._h5file[name].id.write_direct_chunk(offset, data)
+    return stored
+
+
+def _packed(values: NDArray[Any], offset: tuple[int, ...], chunks: tuple[int, ...]) -> bytes:
+    """One chunk as HDF5's filters shuffle and gzip store it; chunks at the end are filled up."""
+    part = values[tuple(slice(at, at + size) for at, size in zip(offset, chunks, strict=True))]
+    whole = np.zeros(chunks, values.dtype)
+    whole[tuple(slice(size) for size in part.shape)] = part
+    by_significance = whole.view(np.uint8).reshape(-1, values.dtype.itemsize).T
+    return zlib.compress(by_significance.tobytes(), COMPRESSION)
 
 
 def _read(path: Path, name: str) -> NDArray[Any]:

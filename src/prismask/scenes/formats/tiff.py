@@ -32,6 +32,9 @@ from prismask.scenes.records import Record
 _TYPE_BYTES = {3: 2, 4: 4, 5: 8, 8: 2, 9: 4, 10: 8, 11: 4, 12: 8, 13: 4, 16: 8, 17: 8, 18: 8}
 """Bytes of the types of TIFF tags that take more than one."""
 
+COLOUR_FILTER_ARRAY = 32803
+"""Photometric interpretation of frames whose pixels lie behind filters of several colours."""
+
 
 def read(path: Path) -> Contents:
     """What a TIFF file holds."""
@@ -49,6 +52,8 @@ def read(path: Path) -> Contents:
         flat = pages == 1 and about.get("dimensions") != 3
         shape = first.shape if flat else (pages, *first.shape)
         note = "" if len(first.shape) == 2 else "colour: convert it to grey, one page per band"
+        if first.photometric == COLOUR_FILTER_ARRAY:
+            note = "raw frame of a colour sensor (Bayer): its pixels see other wavelengths each"
         note = note if first.dtype is not None and first.dtype.kind in "fiub" else "not numbers"
         dtype = str(first.dtype)
     variable = Variable(

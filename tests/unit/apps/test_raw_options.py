@@ -1,0 +1,143 @@
+"""Raw frames on the command line: frames, exposures, files the wrong way round, masks too large."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from prismask.apps.cli import app
+from prismask.apps.cli.raw_options import ORIENTATIONS, RawFrameOptions
+from prismask.errors import ConfigError
+from prismask.inference.checks import ORIENTATION_OPTIONS
+from prismask.optics.camera import CASSI, as_mask_batch
+from prismask.optics.fabricate import fabricate_mask
+from prismask.optics.randomness import seeded
+from prismask.scenes.formats.files import load_cube
+from prismask.scenes.records import Mask
+from prismask.scenes.synthetic.random_scenes import random_scene
+
+CAMERA, SIZE = CASSI.from_step(12), (100, 100)
+GRID = tuple(450.0 + 18 * k for k in range(12))
+FAST = "--method gap-tv --iterations 2 --no-quick-look --bands 12"
+
+
+def run(line: str) -> int:
+    return app.run(line.split())
+
+
+@pytest.fixture(scope="module")
+def frames() -> tuple[np.ndarray, np.ndarray]:
+    mask = fabricate_mask(SIZE, seeded(1))
+    cube = torch.tensor(random_scene(3, SIZE, GRID).values)
+    shot = CAMERA.forward(cube[None], as_mask_batch(mask))[0].numpy()
+    return 0.8 * shot / shot.max(), mask.numpy()
+
+
+@pytest.fixture
+def folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, frames: tuple[np.ndarray, np.ndarray]
+) -> Path:
+    monkeypatch.chdir(tmp_path)
+    np.save("shot.npy", frames[0])
+    np.save("mask.npy", frames[1])
+    return tmp_path
+
+
+def test_the_names_are_those_of_the_check() -> None:
+    assert {"as-given", *ORIENTATIONS} == set(ORIENTATION_OPTIONS.values())
+
+
+def test_dark_flat_and_map_give_the_same_cube(
+    folder: Path, frames: tuple[np.ndarray, np.ndarray], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shot = frames[0]
+    np.save("dark.npy", np.full_like(shot, 0.03))
+    np.save("flat.npy", np.full_like(shot, 0.53))
+    np.save("bad.npy", (np.arange(shot.size).reshape(shot.shape) == 3000).astype(np.uint8))
+    np.save("raw.npy", shot + np.float32(0.03))
+    assert run(f"reconstruct shot.npy --mask mask.npy -o clean.nc --dark 0 {FAST}") == 0
+    line = "reconstruct raw.npy --mask mask.npy --dark dark.npy --flat flat.npy --bad-pixels"
+    assert run(f"{line} bad.npy -o cube.nc {FAST}") == 0
+    said = capsys.readouterr().err
+    assert "a dark frame (dark.npy) is subtracted" in said
+    assert "1 bad pixel in the map bad.npy: filled" in said
+    clean, cube = load_cube("clean.nc"), load_cube("cube.nc")
+    assert np.abs(cube.values - clean.values).mean() < 1e-3
+    assert run(f"{line} nothere.npy -o other.nc {FAST}") == 2
+    assert run(f"reconstruct raw.npy --mask mask.npy -o other.nc --dark nothere.npy {FAST}") == 2
+    assert "give a number, or a file that is there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["pages", "files"])
+def test_exposures_are_averaged(
+    folder: Path, frames: tuple[np.ndarray, np.ndarray], form: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    noise = np.random.default_rng(0).standard_normal((4, *frames[0].shape)).astype(np.float32)
+    stack = frames[0] + 0.02 * noise
+    np.save("stack.npy", stack)
+    for number, one in enumerate(stack):
+        np.save(f"exposure{number}.npy", one)
+    given = "stack.npy" if form == "pages" else " ".join(f"exposure{k}.npy" for k in range(4))
+    assert run(f"reconstruct {given} --average --mask mask.npy -o cube.nc --dark 0 {FAST}") == 0
+    assert "from 4 exposures" in capsys.readouterr().err
+    assert load_cube("cube.nc").attrs["noise_std"] == pytest.approx(0.01, rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["flipped-top-bottom", "transposed"])
+def test_the_command_that_is_named_mends_a_mask_the_wrong_way_round(
+    folder: Path, frames: tuple[np.ndarray, np.ndarray], name: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    mask = frames[1]
+    np.save("wrong.npy", mask[::-1] if name != "transposed" else mask.T)
+    line = f"reconstruct shot.npy --mask wrong.npy --dark 0 {FAST}"
+    assert run(f"{line} -o cube.nc") == 2
+    assert f"--turn-mask {name}" in capsys.readouterr().err
+    assert run(f"{line} -o cube.nc --turn-mask {name}") == 0
+    assert run(f"reconstruct shot.npy --mask mask.npy -o right.nc --dark 0 {FAST}") == 0
+    np.testing.assert_array_equal(load_cube("cube.nc").values, load_cube("right.nc").values)
+
+
+@pytest.mark.parametrize("larger", [(1, 1), (0, 22)])
+def test_the_crop_that_is_named_fits_a_mask_that_is_too_large(
+    folder: Path, frames: tuple[np.ndarray, np.ndarray], larger: tuple[int, int],
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    np.save("large.npy", np.pad(frames[1], ((0, larger[0]), (0, larger[1]))))
+    line = f"reconstruct shot.npy --mask large.npy --dark 0 {FAST}"
+    assert run(f"{line} -o cube.nc") == 2
+    assert "--crop-mask 0,0,100,100" in capsys.readouterr().err
+    assert run(f"{line} -o cube.nc --crop-mask 0,0,100,100") == 0
+    assert run(f"{line} -o other.nc --crop-mask 5,5,100,100") == 2
+    assert "TOP,LEFT,HEIGHT,WIDTH within the mask" in capsys.readouterr().err
+
+
+def test_a_crop_is_four_whole_numbers() -> None:
+    mask = Mask(np.ones((8, 8)))
+    for wrong in ("1,2", "0,0,-1,4", "0.5,0,4,4"):
+        with pytest.raises(ConfigError, match="--crop-mask is"):
+            RawFrameOptions(crop_mask=wrong).mask(mask)
+
+
+def test_timings_are_told_by_part_and_written(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = f"reconstruct shot.npy --mask mask.npy -o cube.nc --dark 0 --overwrite {FAST}"
+    assert run(f"{line} --timings spent.json") == 0
+    told = capsys.readouterr().err
+    spent = json.loads((folder / "spent.json").read_text())
+    parts = ["imports", "reading", "weights", "checks", "solver", "writing", "other", "total"]
+    assert sorted(spent) == sorted(parts)
+    assert spent["total"] == pytest.approx(sum(spent[name] for name in parts[:-1]), abs=1e-3)
+    assert [row.split()[0] for row in told.splitlines()[-8:]] == parts
+    assert run(f"{line} --timings table") == 0
+    assert "total" in capsys.readouterr().err
+    assert run(f"{line} --timings spent.txt") == 2
+    assert "give table, or a .json file" in capsys.readouterr().err
+    assert run(line) == 0
+    assert "total" not in capsys.readouterr().err

@@ -1,0 +1,243 @@
+"""What a camera writes: dark frames, flat fields, bad pixels, bits, exposures, colour sensors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from prismask.errors import ConfigError, ShapeError, ValuesError
+from prismask.inference import raw_frames
+from prismask.inference.alignment.registration import Registration
+from prismask.inference.checks import check_orientation
+from prismask.inference.engine.tiling import throughput
+from prismask.inference.inspection import Inspection, inspect, with_noted_noise
+from prismask.inference.options import Frame, Options
+from prismask.inference.reconstruct import reconstruct
+from prismask.optics.camera import CASSI, as_mask_batch
+from prismask.optics.fabricate import fabricate_mask
+from prismask.optics.randomness import seeded
+from prismask.scenes.records import Mask, Measurement
+from prismask.scenes.synthetic.random_scenes import random_scene
+
+CAMERA = CASSI.from_step(12)
+SIZE = (96, 104)
+GRID = tuple(450.0 + 18 * k for k in range(12))
+
+
+@pytest.fixture(scope="module")
+def mask() -> Mask:
+    return Mask(fabricate_mask(SIZE, seeded(1)).numpy())
+
+
+@pytest.fixture(scope="module")
+def light(mask: Mask) -> raw_frames.Array:
+    return throughput(as_mask_batch(torch.tensor(mask.values)), CAMERA).numpy()
+
+
+@pytest.fixture(scope="module")
+def clean(mask: Mask) -> raw_frames.Array:
+    """A snapshot that reaches 0.8."""
+    cube = torch.tensor(random_scene(3, SIZE, GRID).values)
+    shot = CAMERA.forward(cube[None], as_mask_batch(torch.tensor(mask.values)))[0].numpy()
+    return np.asarray(0.8 * shot / shot.max(), np.float32)
+
+
+def look(values: Any, mask: Mask, attrs: Any = None, **options: Any) -> Inspection:
+    shot, chosen = Measurement(values, attrs or {}), Options(**options)
+    return inspect(shot, mask, CAMERA, with_noted_noise(chosen, shot), torch.device("cpu"))
+
+
+def texts(seen: Inspection) -> str:
+    return " ".join(finding.text for finding in seen.findings)
+
+
+def test_dark_frame_and_flat_field_give_the_light_back(clean: Any, mask: Mask) -> None:
+    rows, columns = np.mgrid[: clean.shape[0], : clean.shape[1]]
+    dark = (0.02 + 0.01 * (columns % 2)).astype(np.float32)
+    response = (1 - 0.3 * rows / len(rows)).astype(np.float32)
+    response /= np.median(response)
+    seen = look(clean * response + dark, mask, dark=dark, flat=0.5 * response + dark)
+    torch.testing.assert_close(seen.snapshot.signal, torch.tensor(clean), atol=2e-6, rtol=1e-5)
+    assert "a dark frame (given) is subtracted" in texts(seen)
+    assert "divided by a flat field (given)" in texts(seen)
+    assert "dark level" not in texts(seen)
+
+
+def test_frames_come_as_files_too(clean: Any, mask: Mask, tmp_path: Path) -> None:
+    np.save(tmp_path / "dark.npy", np.full_like(clean, 0.05))
+    seen = look(clean + 0.05, mask, dark=tmp_path / "dark.npy")
+    torch.testing.assert_close(seen.snapshot.signal, torch.tensor(clean), atol=1e-6, rtol=0)
+    assert "dark.npy" in texts(seen)
+
+
+def test_a_number_is_still_a_dark_level(clean: Any, mask: Mask) -> None:
+    seen = look(clean + 0.05, mask, dark=0.05)
+    assert seen.dark == 0.05
+    torch.testing.assert_close(seen.snapshot.signal, torch.tensor(clean), atol=1e-6, rtol=0)
+
+
+def test_frames_of_another_sensor_are_refused(clean: Any, mask: Mask) -> None:
+    with pytest.raises(ShapeError, match=r"the dark frame .* both come from one sensor"):
+        look(clean, mask, dark=clean[:, 1:])
+    with pytest.raises(ValuesError, match="no brighter than the dark frame"):
+        look(clean, mask, dark=np.full_like(clean, 0.5), flat=np.full_like(clean, 0.4))
+
+
+# --- bad pixels ----------------------------------------------------------------------------------
+
+
+def test_a_sound_snapshot_has_no_bad_pixels(light: Any) -> None:
+    for seed in range(6):
+        mask = fabricate_mask(SIZE, seeded(seed))[None, None]
+        cube = torch.tensor(random_scene(seed, SIZE, GRID).values)
+        shot = CAMERA.forward(cube[None], mask)[0]
+        noisy = shot + 0.01 * shot.max() * torch.randn(shot.shape, generator=seeded(seed))
+        assert not raw_frames.outliers(noisy.numpy(), throughput(mask, CAMERA).numpy()).any()
+
+
+def test_hot_and_dead_pixels_are_found_filled_and_counted(
+    clean: Any, light: Any, mask: Mask
+) -> None:
+    lit = clean / np.maximum(light, 1e-3)
+    places = [(20, 40), (50, 60), (50, 61), (0, 30), (70, 80)]
+    spoilt = clean.copy()
+    for number, place in enumerate(places):
+        assert lit[place] > 0.1 * lit.max(), "a dead pixel in the dark is like any other"
+        spoilt[place] = 3.0 if number < 4 else 0.0
+    seen = look(spoilt, mask, dark=0)
+    assert "5 bad pixels found (hot or dead): filled from their neighbours" in texts(seen)
+    found = seen.snapshot.signal.numpy()
+    sound = np.ones(clean.shape, bool)
+    sound[tuple(zip(*places, strict=True))] = False
+    np.testing.assert_array_equal(found[sound], clean[sound])
+    assert np.abs(found - clean)[~sound].max() < 0.15
+    kept = look(spoilt, mask, dark=0, bad_pixels="none")
+    np.testing.assert_array_equal(kept.snapshot.signal.numpy(), spoilt)
+
+
+def test_a_map_says_which_pixels_are_bad(clean: Any, mask: Mask) -> None:
+    marks = np.zeros(clean.shape, np.uint8)
+    marks[30, 30:32] = 1
+    seen = look(clean, mask, dark=0, bad_pixels=marks)
+    assert "2 bad pixels in the map given" in texts(seen)
+    changed = np.argwhere(seen.snapshot.signal.numpy() != clean)
+    assert {tuple(place) for place in changed.tolist()} <= {(30, 30), (30, 31)}
+    with pytest.raises(ValuesError, match="the other way round"):
+        look(clean, mask, bad_pixels=1 - marks)
+
+
+def test_the_dark_frame_and_the_flat_field_show_bad_pixels_as_well(clean: Any, mask: Mask) -> None:
+    dark, flat = np.full_like(clean, 0.01), np.full_like(clean, 0.6)
+    dark[10, 10], flat[20, 20] = 0.2, 0.02
+    dark += 1e-3 * np.random.default_rng(0).standard_normal(dark.shape).astype(np.float32)
+    seen = look(clean + dark, mask, dark=dark, flat=flat)
+    assert "2 bad pixels found" in texts(seen)
+
+
+# --- bits ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bits", [10, 12, 14])
+def test_fewer_bits_in_a_16_bit_file_are_seen(clean: Any, mask: Mask, bits: int) -> None:
+    full = 2**bits - 1
+    counts = np.round(clean * full).astype(np.uint16)
+    seen = look(counts.astype(np.float32) / 65535, mask, dark=0)
+    assert f"taken to be {bits}-bit" in texts(seen)
+    torch.testing.assert_close(
+        seen.snapshot.signal, torch.tensor(counts / full, dtype=torch.float32), rtol=1e-5, atol=0
+    )
+    kept = look(counts.astype(np.float32) / 65535, mask, dark=0, bits=16)
+    assert float(kept.snapshot.signal.max()) == pytest.approx(counts.max() / 65535, rel=1e-5)
+    assert "bit" not in texts(kept)
+
+
+def test_other_frames_keep_their_scale(clean: Any, mask: Mask) -> None:
+    eight = np.round(60 * clean).astype(np.float32) / 255
+    for values in (clean, 0.1 * clean, eight, np.round(60000 * clean) / 65535):
+        assert raw_frames.full_scale(np.asarray(values, np.float32), None) == (1.0, [])
+    with pytest.raises(ConfigError, match="sensors have 8 to 16"):
+        Options(bits=20)
+
+
+# --- exposures -----------------------------------------------------------------------------------
+
+
+def test_the_spread_of_exposures_is_the_noise(clean: Any, mask: Mask) -> None:
+    noise = np.random.default_rng(0).standard_normal((8, *clean.shape)).astype(np.float32)
+    shot = raw_frames.average(clean + 0.02 * noise, {"source": "stack.tif"})
+    assert shot.attrs["exposure_noise_std"] == pytest.approx(0.02 / np.sqrt(8), rel=0.02)
+    cube = reconstruct(shot, mask, CAMERA, "gap-tv", iterations=2, dark=0, wavelengths=GRID)
+    assert cube.attrs["noise_std"] == pytest.approx(0.02 / np.sqrt(8), rel=0.02)
+    assert cube.attrs["noise_from"] == "from 8 exposures"
+    given = reconstruct(shot, mask, CAMERA, "gap-tv", iterations=1, noise_std=0.01, dark=0)
+    assert given.attrs["noise_from"] == "given"
+
+
+@pytest.mark.parametrize("exposures", [np.ones((1, 8, 8)), [np.ones((8, 8)), np.ones((8, 9))]])
+def test_exposures_are_two_or_more_of_one_size(exposures: Any) -> None:
+    with pytest.raises(ShapeError, match="two or more of one size"):
+        raw_frames.average(exposures, {})
+
+
+# --- colour sensors and files the wrong way round ------------------------------------------------
+
+
+def test_a_bayer_frame_is_refused_and_a_grey_one_is_not(clean: Any, light: Any, mask: Mask) -> None:
+    raw_frames.check_grey(clean, light)
+    filters = np.tile([[1.0, 0.6], [0.45, 1.0]], (len(clean) // 2 + 1, clean.shape[1] // 2 + 1))
+    colour = (clean * filters[: clean.shape[0], : clean.shape[1]]).astype(np.float32)
+    with pytest.raises(ValuesError, match=r"raw frame of a colour sensor.*monochrome"):
+        look(colour, mask)
+    assert look(colour, mask, check_mask=False, bad_pixels="none").registration is None
+
+
+def test_a_mask_of_alternating_cells_is_no_bayer_pattern() -> None:
+    rows, columns = np.mgrid[: SIZE[0], : SIZE[1]]
+    mask = torch.tensor(0.2 + 0.8 * ((rows + columns) % 2), dtype=torch.float32)[None, None]
+    cube = torch.tensor(random_scene(3, SIZE, GRID).values)
+    shot = CAMERA.forward(cube[None], mask)[0].numpy()
+    raw_frames.check_grey(shot, throughput(mask, CAMERA).numpy())
+
+
+@pytest.mark.parametrize(
+    ("orientation", "mask_option", "snapshot_option"),
+    [
+        ("flipped left-right", "flipped-left-right", "flipped-left-right, which also mends"),
+        ("flipped top-bottom", "flipped-top-bottom", "flipped-top-bottom if it is"),
+        ("turned by 90° clockwise", "turned-90-clockwise", "turned-90-counterclockwise if"),
+    ],
+)
+def test_a_file_surely_the_wrong_way_round_stops(
+    orientation: str, mask_option: str, snapshot_option: str
+) -> None:
+    sure = Registration(0, 28, orientation, (0, 0), 30, 30)
+    with pytest.raises(ValuesError, match=f"--turn-mask {mask_option} if") as raised:
+        check_orientation(sure, CAMERA)
+    assert snapshot_option.split()[0].rstrip(",") in str(raised.value)
+    for doubtful in (replace(sure, score=9), replace(sure, best_score=12), None):
+        check_orientation(doubtful, CAMERA)
+
+
+def test_a_mirrored_mask_stops_a_reconstruction(clean: Any, mask: Mask) -> None:
+    mirrored = Mask(mask.values[::-1])
+    with pytest.raises(ValuesError, match="--turn-mask flipped-top-bottom"):
+        look(clean, mirrored)
+    look(clean, mirrored, check_mask=False)
+
+
+# --- options -------------------------------------------------------------------------------------
+
+
+def test_options_with_frames_are_hashable_and_decide_the_recipe(clean: Any) -> None:
+    one, same = Options(dark=clean), Options(dark=clean.copy())
+    other = Options(dark=clean + 0.1)
+    assert (one, hash(one), one.recipe()) == (same, hash(same), same.recipe())
+    assert (
+        len({one.recipe(), other.recipe(), Options().recipe(), Options(flat=clean).recipe()}) == 4
+    )
+    assert isinstance(one.with_changes({"samples": 4}).dark, Frame)
