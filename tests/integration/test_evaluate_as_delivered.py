@@ -21,6 +21,9 @@ from prismask.scenes.defaults import WAVELENGTHS_NM
 from prismask.scenes.records import Cube, Mask, Measurement
 from prismask.scenes.synthetic.random_scenes import random_scene
 
+# Numbers are compared here, behind cameras that networks are warned about.
+pytestmark = pytest.mark.filterwarnings("ignore::prismask.errors.PrismaskWarning")
+
 BANDS, SIZE = 8, (40, 48)
 SAME_DB = 1e-3
 """Rounding: two cubes that differ in their last digits."""

@@ -211,6 +211,7 @@ def test_another_number_of_bands(model: Reconstructor, bands: int) -> None:
     assert np.mean(residuals) < 1.2 * np.mean(own_residuals)
 
 
+@pytest.mark.filterwarnings("ignore:the network was trained at:prismask.errors.PrismaskWarning")
 def test_behind_other_cameras_a_second_set_covers_what_it_says(model: Reconstructor) -> None:
     """On cameras, scenes and masks that no calibration saw; with the first set alone it fails."""
     one, two = copy.copy(model), copy.copy(model)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from prismask.apps.cli import app as cli
-from prismask.errors import ValuesError
+from prismask.errors import PrismaskWarning, ValuesError
 from prismask.inference.reconstruct import reconstruct
 from prismask.models.registry import create_model
 from prismask.scenes.formats.files import load_cube, load_mask
@@ -63,11 +64,16 @@ def test_a_wrong_mask_is_said_and_seen(data_folder: Path) -> None:
         if is_sure:
             with pytest.raises(ValuesError, match=f"{sentence} .* --turn-mask"):
                 reconstruct(snapshot, mask, method="gap-tv", iterations=4)
-        bad = reconstruct(snapshot, mask, method="gap-tv", iterations=4, check_mask=not is_sure)
-        assert is_sure or sentence in " ".join(bad.attrs["findings"])
+            bad = reconstruct(snapshot, mask, method="gap-tv", iterations=4, check_mask=False)
+        else:
+            with pytest.warns(PrismaskWarning, match=re.escape(sentence)):
+                bad = reconstruct(snapshot, mask, method="gap-tv", iterations=4)
+            assert sentence in " ".join(bad.attrs["findings"])
         assert bad.attrs["residual_rms"] > 1.1 * good.attrs["residual_rms"]
 
 
+# Untrained networks may well contradict the mask.
+@pytest.mark.filterwarnings("ignore::prismask.errors.PrismaskWarning")
 @pytest.mark.parametrize("name", ["tsanet_scene3", "smem_fern_root"])
 def test_a_network_takes_both_instruments(data_folder: Path, name: str) -> None:
     """An untrained one: what counts here is that sizes, bands, scale and units work out."""

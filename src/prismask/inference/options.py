@@ -175,7 +175,7 @@ class RawOptions:
 
 
 @dataclass(frozen=True)
-class Options(MethodOptions, RawOptions):
+class Options(RawOptions, MethodOptions):
     """The options of a run; hashable, and small enough to be sent to another process."""
 
     method_options: tuple[tuple[str, Any], ...] = ()
