@@ -21,14 +21,16 @@ from typing import Any
 import torch
 
 from prismask.evaluation.run.training import train
+from prismask.models.provenance import commit
 from prismask.training import setup
-from prismask.training.config import read_config
+from prismask.training.config import read_config, to_toml
 
 
 def one_run(name: str, config: str, *changes: str) -> dict[str, Any]:
     """Train, and tell how fast and how well."""
     lines: list[dict[str, Any]] = []
-    train(read_config(config, changes), report=lines.append)
+    chosen = read_config(config, changes)
+    train(chosen, report=lines.append)
     steps = [line for line in lines if line["event"] == "step"]
     validation = [line for line in lines if line["event"] == "validation"][-1]
     settled, end = steps[len(steps) // 4], steps[-1]
@@ -38,6 +40,8 @@ def one_run(name: str, config: str, *changes: str) -> dict[str, Any]:
         "name": name,
         "config": config,
         "changes": list(changes),
+        "resolved": to_toml(chosen),
+        "commit": commit(),
         "steps": validation["step"],
         "steps_per_s": round(rate, 1),
         "seconds_until_first_log": round(steps[0]["seconds"], 1),
@@ -54,7 +58,8 @@ def main() -> None:
     kept: dict[Any, Any] = {}
 
     def read_once(config: Any) -> Any:
-        key = (config.data.source, config.data.folder, config.camera, config.seed)
+        drawn = (config.data.synthetic_scenes, config.data.synthetic_size)
+        key = (config.data.source, config.data.folder, *drawn, config.camera, config.seed)
         if key not in kept:
             kept[key] = read(config)
         return kept[key]

@@ -347,8 +347,10 @@ def test_compact_checkpoint_is_smaller_and_resumes_closely(
     assert sizes[1] < 0.45 * sizes[0]
     longer = tiny_config(output={"compact": True}, **tables)
     whole = train(longer, tmp_path / "whole").state
-    train(longer, tmp_path / "parts", stop_after=1e-9)
+    assert not train(longer, tmp_path / "parts", stop_after=1e-9).finished
     resumed = train(longer, tmp_path / "parts", resume=True).state
+    starts = [line["step"] for line in metrics(tmp_path / "parts")]
+    assert starts == sorted(set(starts)), "the second call went on where the first one stopped"
     one, other = (
         torch.cat([p.detach().flatten() for p in state.model.parameters()])
         for state in (whole, resumed)

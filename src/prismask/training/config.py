@@ -231,7 +231,8 @@ class ScheduleConfig:
     budget: str = ""
     """Wall-clock time such as "12min" or "90s": anneal to the end and stop when it is up."""
     clip_gradient: float = 0.0
-    """Largest norm of θ's gradient; 0: unlimited."""
+    """Largest norm of θ's gradient, of what Adam trains of it; 0: unlimited. Muon's steps do not
+    depend on it."""
 
 
 @dataclass(frozen=True)
@@ -317,6 +318,11 @@ class TrainConfig:
                 "with schedule.mode 'plain'."
             )
         parse_budget(self.schedule.budget)
+        if self.masks.fault_share > 0 and self.masks.calibration_error > 0:
+            raise ConfigError(
+                "masks.fault_share has shifts among its faults; masks.calibration_error would be "
+                "lost beside it. Set one of them to 0."
+            )
         if self.speed.graphs and self.loss.adversarial > 0:
             raise ConfigError(
                 "speed.graphs replays a step in which nothing but the batch changes; with "

@@ -24,7 +24,7 @@ from prismask.training.config import parse_budget
 from prismask.training.distributed import agree, mean_over_world
 from prismask.training.schedule import Phase, phase_of_epoch, rate_factor, steps_per_epoch
 from prismask.training.state import TrainState, averaged_weights, set_rates
-from prismask.training.step import Stepper, Training
+from prismask.training.step import Stepper, Training, what_calms
 
 SNAPSHOTS = "snapshots"
 """Folder of the weights that `output.keep_every` keeps."""
@@ -46,6 +46,7 @@ def fit(state: TrainState, run: Training) -> bool:
             _log(state, run, phase, seen, clock, per_epoch)
         if state.step % per_epoch == 0:
             _end_epoch(state, run, epoch + 1)
+            clock.progress(per_epoch)  # what was validated and kept has taken time, too
             if clock.should_pause():
                 _keep(state, run)
                 return False
@@ -159,7 +160,7 @@ def _keep(state: TrainState, run: Training) -> None:
     if not math.isfinite(float(total)):
         raise DivergedError(
             f"the weights are not finite after step {state.step}; the last good state is "
-            "checkpoint.safetensors. Lower schedule.theta_rate or set schedule.clip_gradient = 1."
+            f"checkpoint.safetensors. {what_calms(run.config)}"
         )
     save_checkpoint(run.folder / "checkpoint.safetensors", state, run.config)
 

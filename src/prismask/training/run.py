@@ -65,6 +65,12 @@ def train(
     if world.size > 1 and device.type == "cuda":
         device = choose_device("cuda", world.local_rank)
         torch.cuda.set_device(device)
+    if config.speed.graphs and world.size > 1 and device.type == "cuda":
+        leave_world()
+        raise ConfigError(
+            f"speed.graphs replays the step of one process; {world.size} share this run. Set "
+            "speed.graphs = false."
+        )
     # Every step has the same sizes, so cuDNN may time its kernels once and keep the fastest.
     benchmark, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
     try:
@@ -198,4 +204,5 @@ def _forget_after(path: Path, step: int) -> None:
             continue
         if known["step"] <= step:
             kept.append(line)
-    path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+    with write_beside(path, overwrite=True) as beside:
+        beside.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")

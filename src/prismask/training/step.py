@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prismask.errors import ConfigError, DivergedError
+from prismask.errors import DivergedError
 from prismask.models.network import compile_parts
 from prismask.models.posterior import entropy_term, perturb, prior_noise
 from prismask.models.replay import capture
@@ -72,11 +72,6 @@ class Stepper:
         on_gpu = run.device.type == "cuda"
         self.half = speed.precision == "bf16" or (speed.precision == "auto" and on_gpu)
         self.graphs = speed.graphs and on_gpu
-        if self.graphs and run.world.size > 1:
-            raise ConfigError(
-                f"speed.graphs replays the step of one process; {run.world.size} share this run. "
-                "Set speed.graphs = false."
-            )
         self.recordings: dict[Hashable, RecordedStep] = {}
         # The share of the newest weights in their average, where a graph can read it.
         self.share = torch.zeros((), device=run.device) if self.graphs else None
@@ -102,7 +97,9 @@ class Stepper:
             share = self.share.fill_(share)
             kind = (phase, *(value.shape for value in _tensors(batch)))
             if kind not in self.recordings:
-                self.recordings[kind] = RecordedStep(self._step, phase, share)
+                self.recordings[kind] = RecordedStep(
+                    self._step, self._forget_gradients, phase, share
+                )
             seen = self.recordings[kind](batch, epsilon)
         if self.state.step % self.check_every == 0:
             self._check(seen["loss"], batches)
@@ -206,6 +203,11 @@ class Stepper:
             optimisers.step()
             optimisers.zero_grad()
 
+    def _forget_gradients(self) -> None:
+        for optimisers in (self.state.theta, self.state.phi):
+            if optimisers is not None:
+                optimisers.zero_grad()
+
     def _optimisers(self, phase: Phase) -> list[Optimisers]:
         phi = [self.state.phi] if self.state.phi is not None else []
         if phase == "phi":
@@ -221,11 +223,19 @@ class Stepper:
             plan = batches.plan(step).as_dict()
             path.write_text(json.dumps({"step": step, "seed": batches.seed, "crops": plan}))
             where = path.name
+        looked = f", looked at every {self.check_every} steps," if self.check_every > 1 else ""
         raise DivergedError(
-            f"the loss is not finite at step {step} (seed {self.run.config.seed}, {self.phase} "
-            f"phase). The batch is described in {where}; the last good state is "
-            "checkpoint.safetensors. Lower schedule.theta_rate or set schedule.clip_gradient = 1."
+            f"the loss{looked} is not finite at step {step} (seed {self.run.config.seed}, "
+            f"{self.phase} phase). The batch is described in {where}; the last good state is "
+            f"checkpoint.safetensors, if there is one yet. {what_calms(self.run.config)}"
         )
+
+
+def what_calms(config: TrainConfig) -> str:
+    """What to change where a training has diverged."""
+    if config.optimizer.kind == "muon":
+        return "Lower optimizer.muon_rate or schedule.theta_rate."
+    return "Lower schedule.theta_rate or set schedule.clip_gradient = 1."
 
 
 class RecordedStep:
@@ -235,8 +245,15 @@ class RecordedStep:
     step lies in tensors that it reads: the batch, ε, the learning rates, the share of the average.
     """
 
-    def __init__(self, step: Callable[..., dict[str, Tensor]], phase: Phase, share: Tensor) -> None:
+    def __init__(
+        self,
+        step: Callable[..., dict[str, Tensor]],
+        forget_gradients: Callable[[], None],
+        phase: Phase,
+        share: Tensor,
+    ) -> None:
         self.step = step
+        self.forget_gradients = forget_gradients
         self.phase = phase
         self.share = share
         self.plain_steps = 0
@@ -277,9 +294,12 @@ class RecordedStep:
 
         self.graph = capture(run, self.stream)
         if self.graph is None:
+            # Gradients of a recording that broke off lie in memory that nothing has written.
+            self.forget_gradients()
             log.warning(
-                "the %s step of this network cannot be recorded as a CUDA graph; it goes on step "
-                "by step, which is slower. Set speed.graphs = false to silence this.",
+                "the %s step of this network could not be recorded as a CUDA graph (the reason is "
+                "in the log); it goes on step by step, which is slower. Set speed.graphs = false "
+                "to silence this.",
                 self.phase,
             )
 

@@ -320,17 +320,31 @@ def test_training_learns_pauses_and_goes_on(tmp_path: Path) -> None:
 def test_a_step_replayed_as_a_graph_learns_what_the_plain_one_does(tmp_path: Path) -> None:
     from prismask.training.config import read_config
     from prismask.training.run import train
+    from prismask.training.step import RecordedStep
 
+    recorded = set()
+    call = RecordedStep.__call__
+
+    def noted(self: RecordedStep, *given: Any) -> Any:
+        seen = call(self, *given)
+        recorded.update({self.phase} if self.graph is not None else ())
+        return seen
+
+    RecordedStep.__call__ = noted  # type: ignore[method-assign]
     changes = ["schedule.epochs=6", "schedule.warmup_epochs=2", "schedule.theta_epochs=2",
                "schedule.phi_epochs=1", "output.validate_every=0", "output.log_every=1",
                "speed.ema=0.9", "optimizer.kind=muon", "optimizer.ramp_steps=9", "loss.kind=log",
                "speed.precision=float32", f'speed.device="{DEVICE.type}"']  # fmt: skip
     runs = {}
-    for graphs in ("false", "true"):
-        config = read_config(SMOKE, [*changes, f"speed.graphs={graphs}"])
-        with exact():
-            runs[graphs] = train(config, tmp_path / graphs).state
+    try:
+        for graphs in ("false", "true"):
+            config = read_config(SMOKE, [*changes, f"speed.graphs={graphs}"])
+            with exact():
+                runs[graphs] = train(config, tmp_path / graphs).state
+    finally:
+        RecordedStep.__call__ = call  # type: ignore[method-assign]
     assert runs["true"].theta.parts[0].param_groups[0]["lr"].is_cuda
+    assert recorded == {"warmup", "theta", "phi"}, "every phase was replayed"
     first, second = (parameters(state.model) for state in runs.values())
     # Muon multiplies in bf16 on a GPU and sums come in any order.
     assert distance(second, first) < 0.02

@@ -104,6 +104,7 @@ def test_unknown_keys_are_named_with_the_nearest() -> None:
         ({"optimizer": {"muon_rate": 0}}, "muon_rate is 0; it must be above 0"),
         ({"optimizer": {"kind": "moun"}}, "optimizer.kind.*muon"),
         ({"data": {"crop": [8, 0]}}, "each side is at least 1"),
+        ({"masks": {"fault_share": 0.5, "calibration_error": 1.0}}, "Set one of them to 0"),
         ({"data": {"crop": [8, 8, 8]}}, "data.crop"),
         ({"data": {"crop": [8, 0.5]}}, "data.crop"),
         ({"speed": {"graphs": True}, "loss": {"adversarial": 0.1}}, "speed.graphs = false"),
