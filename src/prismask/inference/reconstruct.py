@@ -109,6 +109,10 @@ def reconstruct(
     return cube
 
 
+OF_THE_CAMERA = frozenset(field.name for field in fields(CameraDescription))
+"""Words that describe a camera, not a reconstruction."""
+
+
 def _check_spelling(words: Iterable[str], options: Options, given: Any) -> None:
     """Refuse what is no option of the solver and looks like an argument of `reconstruct`."""
     solver = options.method or FALLBACK
@@ -119,6 +123,11 @@ def _check_spelling(words: Iterable[str], options: Options, given: Any) -> None:
     own = ("camera", "method", "model", "wavelengths", "pose", "progress", "options")
     arguments = [*own, *(field.name for field in fields(Options))]
     for word in words:
+        if word not in known and word in OF_THE_CAMERA:
+            raise ConfigError(
+                f"{word} belongs to the camera: camera=CASSI.from_step(bands=28, step=2.0), or "
+                f"camera=CameraDescription({word}=…) from prismask.optics.resolve."
+            )
         near = difflib.get_close_matches(word, arguments, n=1, cutoff=CLOSE_SPELLING)
         if word not in known and near:
             raise ConfigError(

@@ -75,6 +75,11 @@ def resolve_camera(
     """
     if isinstance(description, CASSI):
         return Resolved(description)
+    if description is not None and not isinstance(description, CameraDescription):
+        raise ConfigError(
+            f"camera is {description!r}; give CASSI.from_step(bands=28, step=2.0), "
+            "CASSI(offsets=(0, 1.9, …)), or a CameraDescription."
+        )
     said = description or CameraDescription()
     noted = camera_from_attrs(notes or {})
     if noted is not None:

@@ -105,6 +105,16 @@ def test_a_misspelt_argument_is_suggested_first(
         reconstruct(shot, mask, method="gap-tv", iteration=2)
 
 
+def test_a_camera_described_as_on_the_command_line_is_told_how(
+    shot: Measurement, mask: Mask
+) -> None:
+    for word in ("bands", "step"):
+        with pytest.raises(ConfigError, match=rf"{word} belongs to the camera: .*CASSI.from_step"):
+            reconstruct(shot.values, mask.values, **{word: 6})
+    with pytest.raises(ConfigError, match=r"camera is 28; give CASSI\.from_step"):
+        reconstruct(shot.values, mask.values, 28)  # type: ignore[arg-type]  # what people try
+
+
 def test_progress_can_be_shown(
     shot: Measurement, mask: Mask, capsys: pytest.CaptureFixture[str]
 ) -> None:
