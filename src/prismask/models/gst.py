@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prismask.models.backbones.srn import conv3x3, xavier_uniform
+from prismask.models.backbones.srn import xavier_uniform
+from prismask.models.layers.fused import conv3x3
 
 WIDTH = 36
 """Feature channels: the size at which SRN + GST has the published 1.27 M parameters."""

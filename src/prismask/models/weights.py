@@ -17,9 +17,7 @@ from torch.nn import functional as F
 from prismask.errors import DataMissingError, WeightsError
 from prismask.models.network import Reconstructor
 from prismask.models.registry import backbone, from_record
-from prismask.models.sealed import read_sealed, read_sealed_record, tensors_hash, write_sealed
-
-__all__ = ["fill_from", "load_weights", "read_record", "save_weights", "tensors_hash"]
+from prismask.models.sealed import read_sealed, read_sealed_record, write_sealed
 
 FORMAT = "prismask-weights-2"
 ARCHITECTURE = ("backbone", "bands", "inputs", "options", "posterior")

@@ -78,7 +78,9 @@ class Stepper:
         # One graph from the snapshot to the loss: what lies between convolutions is fused.
         in_parts = speed.compile and compile_parts(state.model.backbone)
         whole = speed.compile and not in_parts
-        self.loss_of = compiled(self._loss_of) if whole else self._loss_of
+        self.loss_of: Callable[..., tuple[Tensor | None, Tensor, Tensor]] = (
+            compiled(self._loss_of) if whole else self._loss_of
+        )
         self.mask_std_of = compiled(self._mask_std_of) if speed.compile else self._mask_std_of
         self.check_every = run.config.output.log_every if on_gpu else 1
 
@@ -298,8 +300,8 @@ class RecordedStep:
             self.forget_gradients()
             log.warning(
                 "the %s step of this network could not be recorded as a CUDA graph (the reason is "
-                "in the log); it goes on step by step, which is slower. Set speed.graphs = false "
-                "to silence this.",
+                "logged at level INFO); it goes on step by step, which is slower. Set "
+                "speed.graphs = false to silence this.",
                 self.phase,
             )
 

@@ -40,7 +40,8 @@ from prismask.inference.options import DEFAULTS, Options
 from prismask.models.catalogue import shipped
 from prismask.models.mirror_ensemble import KEY, ensemble_size
 from prismask.models.registry import create_model, list_models
-from prismask.models.weights import load_weights, read_record, tensors_hash
+from prismask.models.sealed import tensors_hash
+from prismask.models.weights import load_weights, read_record
 from prismask.solvers import create_solver, list_solvers
 
 Kind = Literal["weights", "untrained", "solver", "method", "callable"]

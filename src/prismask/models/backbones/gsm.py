@@ -24,9 +24,9 @@ import torch
 from torch import Tensor, nn
 
 from prismask.checks import choose
-from prismask.models.backbones.srn import ResidualBlock, conv3x3
+from prismask.models.backbones.srn import ResidualBlock
 from prismask.models.layers.common import ConvReLU, conv_relus
-from prismask.models.layers.fused import ALIGNMENT, conv_aligned
+from prismask.models.layers.fused import ALIGNMENT, conv3x3, conv_aligned
 from prismask.models.layers.unet import UNet
 from prismask.models.layers.unfolding import Unfolded, in_dtype_of, misfit
 from prismask.models.registry import register

@@ -8,13 +8,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from prismask.checks import choose
-from prismask.models.layers.fused import conv_aligned, conv_then_relu
+from prismask.models.layers.fused import conv3x3, conv_aligned, conv_then_relu
 from prismask.models.registry import register
-
-
-def conv3x3(channels_in: int, channels_out: int) -> nn.Conv2d:
-    """A 3×3 convolution that keeps the size."""
-    return nn.Conv2d(channels_in, channels_out, 3, padding=1)
 
 
 class ResidualBlock(nn.Module):

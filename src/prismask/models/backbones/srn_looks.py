@@ -17,8 +17,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from prismask.errors import ConfigError
-from prismask.models.backbones.srn import SRN, conv3x3
-from prismask.models.layers.fused import conv_aligned
+from prismask.models.backbones.srn import SRN
+from prismask.models.layers.fused import conv3x3, conv_aligned
 from prismask.models.layers.unfolding import in_dtype_of
 from prismask.models.registry import register
 from prismask.optics.camera import CASSI

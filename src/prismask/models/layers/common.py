@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prismask.checks import choose
-from prismask.models.backbones.srn import conv3x3
-from prismask.models.layers.fused import ALIGNMENT, conv_aligned, conv_then_relu
+from prismask.models.layers.fused import ALIGNMENT, conv3x3, conv_aligned, conv_then_relu
 
 
 class ConvReLU(nn.Module):

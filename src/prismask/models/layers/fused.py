@@ -17,6 +17,11 @@ ALIGNMENT = 8
 """Channels that half-precision tensor-core convolutions come in multiples of."""
 
 
+def conv3x3(channels_in: int, channels_out: int) -> nn.Conv2d:
+    """A 3×3 convolution that keeps the size."""
+    return nn.Conv2d(channels_in, channels_out, 3, padding=1)
+
+
 def uses_tensor_cores(x: Tensor) -> bool:
     """Whether `x` is about to be convolved in half precision on a GPU."""
     if x.device.type != "cuda":

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prismask.models.backbones.srn import conv3x3
-from prismask.models.layers.fused import conv_then_relu
+from prismask.models.layers.fused import conv3x3, conv_then_relu
 
 BLOCK_START = 0.5
 """How large a new block's answer is beside its input, about."""

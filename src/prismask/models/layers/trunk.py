@@ -11,8 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from prismask.models.backbones.srn import conv3x3
-from prismask.models.layers.fused import conv_aligned
+from prismask.models.layers.fused import conv3x3, conv_aligned
 
 
 class Group(nn.Module):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from prismask.models.backbones.srn import conv3x3
 from prismask.models.inputs import network_scale
+from prismask.models.layers.fused import conv3x3
 from prismask.optics.camera import CASSI
 
 
