@@ -11,10 +11,6 @@ memory above what was held before, and how far the fast result is from the plain
 
 from __future__ import annotations
 
-# First: it takes this folder off the path.
-from common import timed
-
-# isort: split
 import argparse
 import ctypes
 import gc
@@ -28,9 +24,10 @@ from typing import Any
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from common import timed
 from prismask.models.complexity import describe
-from prismask.models.devices import choose_device
 from prismask.models.fast import FastReconstructor
+from prismask.models.machine import choose_device
 from prismask.models.network import compile_parts
 from prismask.models.registry import create_model, list_models
 from prismask.optics.camera import CASSI

@@ -1,21 +1,12 @@
-"""What the benchmarks share: a clean path, the clock, memory, a table with targets, the record.
-
-Scripts import it before everything else.
-"""
+"""What the benchmarks share: the clock, memory, a table with targets, the record."""
 
 from __future__ import annotations
-
-import sys
-
-# A script's folder comes first on the path, and this one has a file of the name of the standard
-# library's `operator`. Without the folder `import operator` means the right one.
-if sys.path[0] == __file__.rpartition("/")[0]:
-    sys.path.pop(0)
 
 import json
 import platform
 import resource
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass

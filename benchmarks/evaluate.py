@@ -15,10 +15,6 @@ Needs torch, numpy, scipy and safetensors only (`PYTHONPATH=src`). On a CPU the 
 
 from __future__ import annotations
 
-# First: it takes this folder off the path.
-from common import report
-
-# isort: split
 import argparse
 import logging
 import platform
@@ -31,6 +27,7 @@ from typing import Any
 
 import torch
 
+from common import report
 from prismask.evaluation.metrics import METRICS, score
 from prismask.evaluation.run.runner import Evaluation, evaluate
 from prismask.evaluation.run.trials import exact_convolutions, synchronise

@@ -8,10 +8,6 @@ Prints a table in milliseconds. "in this process" parses the file here, "in the 
 
 from __future__ import annotations
 
-# First: it takes this folder off the path.
-from common import machine
-
-# isort: split
 import argparse
 import statistics
 import sys
@@ -22,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from common import machine
 from prismask.scenes.formats.files import load_cube, save
 from prismask.scenes.formats.registry import identify
 from prismask.scenes.formats.selection import make_record

@@ -14,10 +14,6 @@ two threads that share their cores with other work are slower than one (`OMP_NUM
 
 from __future__ import annotations
 
-# First: it takes this folder off the path.
-import common  # noqa: F401  (nothing else of it is needed here)
-
-# isort: split
 import argparse
 import json
 import platform

@@ -9,10 +9,6 @@ torch, NumPy, SciPy and safetensors only.
 
 from __future__ import annotations
 
-# First: it takes this folder off the path.
-from common import synchronise
-
-# isort: split
 import argparse
 import time
 from collections.abc import Callable
@@ -21,7 +17,8 @@ from typing import Any
 
 import torch
 
-from prismask.models.devices import choose_device
+from common import synchronise
+from prismask.models.machine import choose_device
 from prismask.training.config import read_config
 from prismask.training.distributed import World
 from prismask.training.run import _batches

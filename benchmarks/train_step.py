@@ -11,10 +11,6 @@ float32 contiguous network, with the loss of PSNR. Needs torch, numpy, scipy and
 
 from __future__ import annotations
 
-# First: it takes this folder off the path.
-from common import synchronise, timed
-
-# isort: split
 import argparse
 import json
 import math
@@ -24,6 +20,7 @@ from pathlib import Path
 
 import torch
 
+from common import synchronise, timed
 from prismask.models.complexity import count_multiply_adds
 from prismask.models.fast import FastReconstructor
 from prismask.models.registry import create_model

@@ -8,10 +8,6 @@ The spectrum is that of the pixel with the median error.
 
 from __future__ import annotations
 
-# First: it takes this folder off the path.
-import common  # noqa: F401
-
-# isort: split
 import argparse
 import io
 import tempfile
@@ -22,11 +18,11 @@ import numpy as np
 from PIL import Image
 
 import prismask
-from prismask.apps.cli.pictures import grey_picture
 from prismask.apps.web.api_jobs import SAMPLE_SIZE
 from prismask.apps.web.work import MASK, SNAPSHOT, TRUTH, draw_sample
 from prismask.scenes.colour import to_srgb
 from prismask.scenes.formats.files import load_cube, load_mask, load_measurement
+from prismask.scenes.pictures import grey_picture
 
 GREY = "#868c97"
 """Reads on light and on dark."""

@@ -8,10 +8,6 @@ moves the slider, looks at the colours and picks pixels, pausing for 0 to 2 s as
 
 from __future__ import annotations
 
-# First: it takes this folder off the path.
-from common import machine
-
-# isort: split
 import argparse
 import asyncio
 import os
@@ -28,6 +24,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 
+from common import machine
 from prismask.scenes.formats.files import save
 from prismask.scenes.records import Cube
 from prismask.scenes.synthetic.random_scenes import random_scene

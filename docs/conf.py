@@ -1,18 +1,29 @@
 """How the documentation site is made: `make docs`.
 
 Everything comes from the repository and nothing from the network: no fonts, no scripts, no
-formulas drawn elsewhere. Three small things are done here besides settings: links that leave
-docs/, docstrings as reStructuredText, and pages that live elsewhere in the repository.
+formulas drawn elsewhere. A few small things are done here besides settings: links that leave
+docs/, docstrings as reStructuredText, pages that live elsewhere in the repository, formulas as
+MathML, which browsers typeset themselves, the list of names by package, and tutorials that are run
+(tutorial_pages.py).
 """
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import os
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+
 from prismask import __version__
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import tutorial_pages
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -26,8 +37,10 @@ copyright = f"2026, {author}"
 release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "cyclopts.ext.sphinx"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "*.py"]
 myst_heading_anchors = 3
+myst_enable_extensions = ["dollarmath"]
+html_math_renderer = "mathml"
 # `name` in our docstrings is code, as in Markdown.
 default_role = "literal"
 # Two hyphens begin an option; they are no dash.
@@ -66,6 +79,8 @@ _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
 
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
+    tutorial_pages.register(app)
+    app.add_html_math_renderer("mathml", (inline_formula, None), (block_formula, None))
     app.connect("source-read", read_page)
     app.connect("autodoc-process-docstring", tidy_docstring)
     app.connect("autodoc-process-signature", tidy_signature)
@@ -79,6 +94,9 @@ def read_page(app: Sphinx, page: str, source: list[str]) -> None:
         app.env.note_dependency(str(origin))
         source[0] = origin.read_text(encoding="utf-8")
         folder = origin.parent
+    elif page == "packages":
+        source[0] += packages_page((DOCS / "api.md").read_text(encoding="utf-8"))
+        folder = home
     else:
         folder = home
     source[0] = _LINK.sub(lambda link: relink(link, folder, home), source[0])
@@ -91,7 +109,7 @@ def relink(link: re.Match[str], folder: Path, home: Path) -> str:
     there; a folder cannot be, so its name stays as code.
     """
     picture, text, path, anchor = link[1], link[2], link[3], link[4] or ""
-    if re.match(r"[a-z]+:", path):
+    if re.match(r"[a-z]+:|/", path):
         return link[0]
     target = Path(os.path.normpath(folder / path))
     inside = target.relative_to(ROOT).as_posix()
@@ -104,6 +122,61 @@ def relink(link: re.Match[str], folder: Path, home: Path) -> str:
     if picture or target.is_relative_to(DOCS):
         return f"{picture}[{text}]({path}{anchor})"
     return f"{{download}}`{' '.join(text.split())} <{path}>`"
+
+
+def inline_formula(writer: Any, node: nodes.math) -> None:
+    """A formula within a sentence."""
+    writer.body.append(tex2mathml(node.astext()))
+    raise nodes.SkipNode
+
+
+def block_formula(writer: Any, node: nodes.math_block) -> None:
+    """A formula on a line of its own."""
+    writer.body.append(f'<div class="formula">{tex2mathml(node.astext(), as_block=True)}</div>')
+    raise nodes.SkipNode
+
+
+PACKAGES = (
+    "scenes",
+    "optics",
+    "models",
+    "solvers",
+    "training",
+    "inference",
+    "evaluation",
+    "parallel",
+    "adapters",
+)
+
+
+def packages_page(api: str) -> str:
+    """The public names of every package: a line each, and in full what the page of Python lacks."""
+    described = {_found(name) for name in re.findall(r"^\.\. auto\w+:: (\S+)", api, re.MULTILINE)}
+    parts = []
+    for package in PACKAGES:
+        module = importlib.import_module(f"prismask.{package}")
+        about = (inspect.getdoc(module) or "").partition("\n")[0]
+        parts += [f"## prismask.{package}", about, "| name | what |\n|---|---|"]
+        rest = []
+        for name in module.__all__:
+            thing = getattr(module, name)
+            line = (inspect.getdoc(thing) or "").partition("\n")[0] if callable(thing) else ""
+            parts[-1] += f"\n| `{name}` | {line.replace('|', '/')} |"
+            if callable(thing) and id(thing) not in described:
+                kind = "class" if inspect.isclass(thing) else "function"
+                rest.append(f".. auto{kind}:: prismask.{package}.{name}")
+        if rest:
+            parts.append("```{eval-rst}\n" + "\n".join(rest) + "\n```")
+    return "\n" + "\n\n".join(parts) + "\n"
+
+
+def _found(name: str) -> int:
+    """Which object a dotted name stands for."""
+    home, _, last = name.rpartition(".")
+    try:
+        return id(getattr(importlib.import_module(home), last))
+    except (ImportError, AttributeError):
+        return 0
 
 
 def tidy_docstring(

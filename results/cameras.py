@@ -1,52 +1,38 @@
-"""Score a network that ships behind cameras that are not the one of its training.
+"""Score models behind cameras that are not the one of their training: `evaluate` behind each.
 
-    python results/cameras.py [--data DIR] [--model srn-looks.m2m] [--again network]
-    python results/cameras.py --model srn-looks.cameras --only network --json cameras-many.json
+    python results/cameras.py srn-looks.cameras gap-tv [--data DIR] [--json FILE]
 
 Six CAVE validation scenes of 192×224 (or ten of KAIST, `--scenes test`), brought to each camera's
 bands, are photographed through a fabricated mask with noise of 0.02 on the sum over the bands, in
-which a white pixel of one band counts 1 (σ = 0.0014 of docs/method.md with 28 bands). `reconstruct`
-makes the cube with the network, which is shown a virtual camera like those of its training
-(inference/camera_match/bands.py), and with GAP-TV. Where the number of bands is that of the
-training the network is also shown the camera as it is. Beside PSNR
-paper stands the share of the true values inside the 90 % interval, and what `reconstruct`
-takes by default. The interval was fitted on the validation scenes, behind the training's camera and
-behind 24 others,
-none of which is here.
-Numbers go to cameras.json. `--only` computes some of the three, `--again` one, and takes the others
-from there.
+which a white pixel of one band counts 1 (σ = 0.0014 of docs/method.md with 28 bands). Beside PSNR
+paper stands the share of the true values inside the 90 % interval, and what `reconstruct` takes by
+default. For one camera, without this script:
+
+    prismask evaluate srn-looks.cameras gap-tv --camera bands=31,step=1.7 --resample --noise 0.0013
+        --scenes validation --size 192,224 --groups fabricated --trials 1
+        --metrics psnr_paper,inside --out DIR
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-from prismask.evaluation.metrics import psnr
-from prismask.inference.intervals.model import OTHER_CAMERAS, coverage
+from prismask.evaluation import evaluate
+from prismask.evaluation.tables.markdown import grid
 from prismask.inference.methods.selection import choose
-from prismask.inference.reconstruct import Options, Reconstruction
-from prismask.models.catalogue import defaults, load_model
-from prismask.models.network import Reconstructor
-from prismask.models.trained import trained_with
+from prismask.models.catalogue import defaults
+from prismask.models.inputs import network_scale
 from prismask.optics.camera import CASSI
-from prismask.optics.fabricate import fabricate_mask, random_aperture
-from prismask.scenes.datasets import data_folder, load_scenes
-from prismask.scenes.records import Cube, Mask, Measurement
-from prismask.scenes.resample import resample
 
-HERE = Path(__file__).resolve().parent
 SIZE = (192, 224)
 NOISE = 0.02
-GAP_TV = "gap-tv"
-WAYS = ["network", GAP_TV, "as it is"]
+METRICS = ("psnr_paper", "inside")
 
 
 def prism(first: float, last: float, bands: int = 28) -> CASSI:
@@ -83,138 +69,51 @@ CAMERAS = {
 
 
 def main() -> None:
-    options = _options()
-    scenes = load_scenes(data_folder(options.data), options.scenes)
-    model = load_model(options.model)
-    wanted = options.only or ([options.again] if options.again else WAYS)
-    cameras = {name: one for name, one in CAMERAS.items() if re.search(options.cameras, name)}
-    before = _before(options) if options.again else {}
-    rows = []
-    for name, camera in cameras.items():
-        generator = torch.Generator().manual_seed(0)  # the same masks for every camera
-        ways = _ways(model, camera, options.device)
-        for scene, cube in scenes.items():
-            truth = _middle(cube, camera.bands)
-            mask = Mask(fabricate_mask(SIZE, generator, random_aperture(generator)).numpy())
-            shot = _photographed(truth, mask, camera, generator)
-            row: dict[str, Any] = {"camera": name, "scene": scene}
-            row |= before.get((name, scene), {})
-            for way, ready in ways.items():
-                if way in wanted:
-                    row[way] = _scores(ready.run(shot, mask, camera), truth)
-            rows.append(row)
-            print(row, flush=True)
-    record = {
-        "script": "results/cameras.py",
-        "scenes": options.scenes,
-        "model": options.model,
-        "weights_sha256": model.record["sha256"],
-        "quantiles": _quantiles(model),
-        "device": options.device,
-        "defaults": {name: _default(camera) for name, camera in cameras.items()},
-        "rows": rows,
-    }
-    options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    print(table(record))
-
-
-def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("models", nargs="+", help="as `prismask evaluate` takes them")
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--model", default="srn-looks.m2m")
+    parser.add_argument("--scenes", choices=("validation", "test"), default="validation")
+    parser.add_argument("--cameras", default="", help="a regular expression for their names")
+    parser.add_argument("--trials", type=int, default=1, help="masks behind every camera")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--scenes", choices=["validation", "test"], default="validation")
-    parser.add_argument("--cameras", default="", help="only those whose names match this")
-    either = parser.add_mutually_exclusive_group()
-    either.add_argument("--again", choices=WAYS)
-    either.add_argument("--only", choices=WAYS, nargs="+")
-    parser.add_argument("--json", type=Path, default=HERE / "cameras.json")
-    return parser.parse_args()
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    chosen = {name: one for name, one in CAMERAS.items() if re.search(options.cameras, name)}
+    rows = [scores(name, camera, options) for name, camera in chosen.items()]
+    if options.json:
+        record = {"script": "results/cameras.py", "scenes": options.scenes, "rows": rows}
+        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    titles = [f"{model} {of}" for model in options.models for of in ("[dB]", "inside [%]")]
+    print(grid(["camera", *titles, "default"], [cells(row) for row in rows]))
 
 
-def _before(options: argparse.Namespace) -> dict[tuple[str, str], dict[str, Any]]:
-    """The rows that are there, by camera and scene."""
-    record = json.loads(options.json.read_text(encoding="utf-8"))
-    return {(row["camera"], row["scene"]): row for row in record["rows"]}
-
-
-def _quantiles(model: Reconstructor) -> dict[str, float]:
-    """What the 90 % interval is of the predicted scale, behind the training's camera and others."""
-    stored = (model.record.get("interval") or {}).get("single")
-    if stored is None:
-        return {}
-    found = {"own camera": stored["quantiles"]["0.9"]}
-    if other := stored.get("classes", {}).get(OTHER_CAMERAS):
-        found["other cameras"] = other["quantiles"]["0.9"]
-    return found
-
-
-def _ways(model: Reconstructor, camera: CASSI, device: str) -> dict[str, Reconstruction]:
-    settings = Options(check_mask=False, device=device)
-    ways = {
-        "network": Reconstruction(settings, model),
-        GAP_TV: Reconstruction(Options(GAP_TV, check_mask=False, device=device)),
+def scores(name: str, camera: CASSI, options: argparse.Namespace) -> dict[str, Any]:
+    """Means over scenes and masks of every model behind one camera."""
+    found = evaluate(
+        options.models, data=options.data, scenes=[options.scenes], groups=["fabricated"],
+        camera=camera, resample=True, size=SIZE, noise=NOISE * network_scale(camera.bands),
+        trials=options.trials, metrics=METRICS, device=options.device, timing=False,
+    )  # fmt: skip
+    best = choose(camera, defaults())
+    return {
+        "camera": name,
+        **{
+            model: {metric: found.mean(model, "fabricated", metric) for metric in METRICS}
+            for model in found.plan.work.contenders
+        },
+        "default": "gap-tv" if best is None else best.name,
     }
-    if camera.bands == model.record["bands"]:
-        told = copy.copy(model)
-        # A network that is said to have learned behind this camera is shown it as it is.
-        told.record = {**model.record, **trained_with(camera)}
-        ways["as it is"] = Reconstruction(settings, told)
-    return ways
 
 
-def _default(camera: CASSI) -> str:
-    found = choose(camera, defaults())
-    return GAP_TV if found is None else found.name
-
-
-def _middle(cube: Cube, bands: int) -> Cube:
-    top, left = (cube.size[0] - SIZE[0]) // 2, (cube.size[1] - SIZE[1]) // 2
-    values = cube.values[:, top : top + SIZE[0], left : left + SIZE[1]]
-    assert cube.wavelengths is not None
-    at = np.linspace(cube.wavelengths[0], cube.wavelengths[-1], bands)
-    return resample(Cube(values, cube.wavelengths), at)
-
-
-def _photographed(
-    truth: Cube, mask: Mask, camera: CASSI, generator: torch.Generator
-) -> Measurement:
-    signal = camera.forward(torch.tensor(truth.values)[None], torch.tensor(mask.values))[0]
-    noise = NOISE * torch.randn(signal.shape, generator=generator)
-    return Measurement((signal + noise).numpy())
-
-
-def _scores(found: Cube, truth: Cube) -> dict[str, float]:
-    values, true = torch.tensor(found.values), torch.tensor(truth.values)
-    scores = {"psnr": float(psnr(values[None], true[None], convention="paper"))}
-    if found.lower is not None and found.upper is not None:
-        scores["inside"] = coverage(true, torch.tensor(found.lower), torch.tensor(found.upper))
-    return {key: round(value, 4) for key, value in scores.items()}
-
-
-def table(record: dict[str, Any]) -> str:
-    lines = [
-        "| camera | GAP-TV | network, shown it as it is | inside | network | inside | default |",
-        "|---" * 7 + "|",
+def cells(row: dict[str, Any]) -> list[str]:
+    """A row of the table."""
+    name, *models, default = row.values()
+    numbers = [
+        "–" if np.isnan(model[metric]) else f"{model[metric]:.{digits}f}"
+        for model in models
+        for metric, digits in zip(METRICS, (2, 1), strict=True)
     ]
-    for name, default in record["defaults"].items():
-        rows = [row for row in record["rows"] if row["camera"] == name]
-
-        def mean(way: str, what: str, rows: list[dict[str, Any]] = rows) -> float | None:
-            if what not in rows[0].get(way, {}):
-                return None
-            return float(np.mean([row[way][what] for row in rows]))
-
-        def decibels(way: str) -> str:
-            return "" if (value := mean(way, "psnr")) is None else f"{value:.2f}"
-
-        def percent(way: str) -> str:
-            return "" if (value := mean(way, "inside")) is None else f"{100 * value:.1f} %"
-
-        cells = [decibels(GAP_TV), decibels("as it is"), percent("as it is")]
-        cells += [decibels("network"), percent("network"), default]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    return [name, *numbers, default]
 
 
 if __name__ == "__main__":

@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from prismask.optics.curve import fit_curve
-from prismask.optics.measured import measure_camera
+from prismask.optics.measured import fit_curve, measure_camera
 
 FINE = 20
 SIZE, EXTENT = (128, 128), 24

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from prismask.evaluation.metrics import psnr
-from prismask.evaluation.run.validation import validation_cubes
+from prismask.evaluation.run.training import validation_cubes
 from prismask.models.network import Reconstructor
 from prismask.models.weights import load_weights
 from prismask.optics.camera import CASSI

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from prismask.evaluation.run.training import train
-from prismask.models.provenance import commit
+from prismask.models.machine import commit
 from prismask.training import setup
 from prismask.training.config import read_config, to_toml
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from prismask.evaluation.metrics import psnr
-from prismask.evaluation.run.validation import fabricated_masks, region_masks, validation_cubes
+from prismask.evaluation.run.training import fabricated_masks, region_masks, validation_cubes
 from prismask.models.catalogue import load_model
 from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI

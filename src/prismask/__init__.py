@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from prismask.lazy import lazy_names
 
-__version__ = "0.1.0"
+__version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     from prismask.errors import PrismaskError as PrismaskError

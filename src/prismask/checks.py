@@ -14,6 +14,9 @@ import numpy as np
 
 from prismask.errors import ConfigError, ShapeError, ValuesError
 
+LIKENESS = 0.6
+"""Of two words, from which one may be a slip of the other."""
+
 
 class HasShape(Protocol):
     """Anything with a shape: an array or a tensor."""
@@ -60,10 +63,16 @@ def check_finite(array: Any, name: str) -> None:
         )
 
 
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that may be meant, or None where nothing is like it."""
+    found = difflib.get_close_matches(word, list(known), n=1, cutoff=LIKENESS)
+    return found[0] if found else None
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """' Did you mean …?' for the closest known word, or an empty string."""
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f" Did you mean {found[0]!r}?" if found else ""
+    found = closest(word, known)
+    return "" if found is None else f" Did you mean {found!r}?"
 
 
 def choose(word: str, known: Iterable[str], what: str) -> str:

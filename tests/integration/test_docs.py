@@ -27,6 +27,9 @@ import torch
 import prismask
 from prismask import CASSI, Mask, Measurement, save
 from prismask.apps.cli.app import app, run
+from prismask.models.registry import create_model
+from prismask.models.trained import trained_with
+from prismask.models.weights import save_weights
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.sensor import Gaussian
 from prismask.optics.simulate import simulate
@@ -65,6 +68,9 @@ def test_the_site(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     every_page_is_there(site)
+    every_tutorial_was_run(site)
+    formulas_are_typeset(site)
+    every_name_has_its_package(site)
     every_public_name_is_described(site)
     every_command_is_described(site)
     nothing_is_loaded_from_elsewhere(site)
@@ -77,6 +83,33 @@ def every_page_is_there(site: Path) -> None:
             assert (site / page.relative_to(DOCS).with_suffix(".html")).is_file()
 
 
+def every_tutorial_was_run(site: Path) -> None:
+    """A script that fails stops the build; what came out of the others is on their pages."""
+    scripts = sorted((DOCS / "tutorials").glob("*.py"))
+    assert len(scripts) >= 6
+    for script in scripts:
+        text = (site / "tutorials" / f"{script.stem}.html").read_text(encoding="utf-8")
+        pictures = re.findall(rf'src="\.\./_images/({script.stem}-\d+\.png)"', text)
+        assert pictures, script
+        assert all((site / "_images" / name).stat().st_size > 5000 for name in pictures)
+        assert "assert" not in text, "what is checked is not shown"
+
+
+def formulas_are_typeset(site: Path) -> None:
+    text = (site / "method.html").read_text(encoding="utf-8")
+    assert text.count("<math") > 40
+    assert not re.search(r"\\(frac|lambda|hat)", text), "LaTeX that nobody typeset"
+
+
+def every_name_has_its_package(site: Path) -> None:
+    text = (site / "packages.html").read_text(encoding="utf-8")
+    for line in (ROOT / "tests" / "api_surface.txt").read_text().splitlines():
+        found = re.match(r"prismask\.([a-z]+)\.([A-Za-z_]+)(?:\(|$)", line)
+        if found:
+            assert f"prismask.{found[1]}" in text
+            assert f">{found[2]}</span>" in text, line
+
+
 def every_public_name_is_described(site: Path) -> None:
     text = (site / "api.html").read_text(encoding="utf-8")
     missing = [name for name in prismask.__all__ if f'id="prismask.{name}"' not in text]
@@ -86,7 +119,7 @@ def every_public_name_is_described(site: Path) -> None:
 def every_command_is_described(site: Path) -> None:
     text = (site / "cli.html").read_text(encoding="utf-8")
     usages = re.sub(r"<[^>]+>", "", "".join(re.findall(r"<pre>.*?</pre>", text, re.DOTALL)))
-    assert "prismask reconstruct --mask PATH --out PATH [OPTIONS]" in usages
+    assert "prismask reconstruct --mask PATH... --out PATH [OPTIONS]" in usages
     for name in app.resolved_commands():
         if not name.startswith("-"):
             assert f'id="cyclopts-prismask-{name}"' in text, name
@@ -304,7 +337,11 @@ def told_by_wrong_commands(lab: Path) -> list[str]:
         cropped.npy --mask mask.mat
         snapshot.mat --mask mask_28.npy --bands 28 --step 0.9
         snapshot.mat --mask mask_24.npy --bands 24 --step 0.5
+        snapshot.mat --mask mask_28.npy --bands 28 --step 0.9 --model any.safetensors
+        snapshot.mat --mask mask.mat --mask-std 0.1 --method gap-tv --iterations 1
     """
+    any_camera = create_model("lumen", seed=0, width=8, stages=1, cosines=8)
+    save_weights(any_camera, lab / "any.safetensors", trained_with(CASSI.from_step()))
     told = []
     for line in filter(None, map(str.strip, wrong.splitlines())):
         words = ["reconstruct", *shlex.split(line), "-o", "out.nc", "--overwrite"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from prismask.evaluation.run.runner import evaluate
 from prismask.inference.reconstruct import reconstruct
 from prismask.models.catalogue import load_model
 from prismask.models.registry import create_model
+from prismask.models.weights import save_weights
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.scenes.defaults import WAVELENGTHS_NM
@@ -46,7 +49,7 @@ CAMERAS = {
     "dual": CASSI.from_step(BANDS, design="dual"),
     "dual, to the left": CASSI.from_step(BANDS, -2.0, design="dual"),
 }
-METHODS = ("network", "mirror ensemble", "gap-tv", "callable")
+METHODS = ("network", "mirror ensemble", "any camera", "told mask errors", "gap-tv", "callable")
 
 
 def spread(measurement: torch.Tensor, mask: torch.Tensor, camera: CASSI) -> torch.Tensor:
@@ -61,6 +64,13 @@ def small_network(ensemble: int = 1) -> Any:
         "sha256": "untrained",
         "mirror_ensemble": ensemble,
     }
+    return model.eval()
+
+
+def any_camera_network() -> Any:
+    """One that works from the snapshot, with nothing said about where it was trained."""
+    model = create_model("lumen", bands=BANDS, width=8, stages=2, cosines=8, seed=3)
+    model.record |= {"name": "any", "sha256": "untrained"}
     return model.eval()
 
 
@@ -116,16 +126,44 @@ def check_equal(first: dict[str, float], second: dict[str, float]) -> None:
 def test_evaluate_scores_what_reconstruct_delivers(name: str, method: str) -> None:
     camera = CAMERAS[name]
     model: Any
+    told: dict[str, Any] = {"mask_std": 0.1} if method == "told mask errors" else {}
     if method == "gap-tv":
         model, given = "gap-tv:iterations=5", {"method": "gap-tv", "iterations": 5}
     elif method == "callable":
         model, given = spread, {"method": spread}
+    elif method in ("any camera", "told mask errors"):
+        model = any_camera_network()
+        given = {"model": model, **told}
     else:
         model = small_network(2 if method == "mirror ensemble" else 1)
         given = {"model": model}
     scenes, mask = scenes_for(camera, SIZE), mask_for(camera, SIZE)
-    scored = scores_of_evaluate(model, scenes, mask, camera)
+    scored = scores_of_evaluate(model, scenes, mask, camera, **told)
     check_equal(scored, scores_of_reconstruct(given, scenes, mask, camera))
+
+
+def test_weights_may_be_told_something_of_their_own(tmp_path: Path) -> None:
+    weights = tmp_path / "any.safetensors"
+    save_weights(any_camera_network(), weights, {"name": "any"})
+    camera = CAMERAS["usual"]
+    scenes, mask = scenes_for(camera, SIZE), mask_for(camera, SIZE)
+    scored = scores_of_evaluate(f"{weights}:mask_std=0.1", scenes, mask, camera)
+    given = {"model": str(weights), "mask_std": 0.1}
+    check_equal(scored, scores_of_reconstruct(given, scenes, mask, camera))
+    for wrong in ("mask_std=2", "mask_std=map.nc", "mask_std=true"):
+        with pytest.raises(ConfigError, match="mask_std"):
+            scores_of_evaluate(f"{weights}:{wrong}", scenes, mask, camera)
+
+
+def test_what_a_mask_brings_along_is_said_not_to_count() -> None:
+    camera = CAMERAS["usual"]
+    scenes, mask = scenes_for(camera, SIZE, 1), mask_for(camera, SIZE)
+    uncertain = replace(mask, std=0.1 * mask.values)
+    found = evaluate(
+        {"it": any_camera_network()}, scenes=scenes, masks={"masks": uncertain}, camera=camera,
+        trials=1, metrics=("psnr_paper",), timing=False,
+    )  # fmt: skip
+    assert any("The mask_std that masks brings along is not used" in r for r in found.plan.remarks)
 
 
 SHIPPED = {
@@ -178,6 +216,38 @@ def test_aligned_and_adapted_scores_are_those_of_the_delivered_cube(
     check_equal(scored, scores_of_reconstruct(given, scenes, mask, camera))
     plain = scores_of_evaluate(model, scenes, mask, camera)
     assert plain != scored
+
+
+@pytest.mark.parametrize("options", [{}, {"align": True}])
+def test_the_interval_that_is_scored_is_the_one_delivered(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("prismask.inference.alignment.search.MOST_GRADIENTS", 3)
+    camera, size = CASSI.from_step(), (32, 40)
+    scenes, mask = scenes_for(camera, size, 2), mask_for(camera, size)
+    models = {"net": "srn-looks.m2m", "tv": "gap-tv:iterations=2"}
+    found = evaluate(
+        models, scenes=scenes, masks={"masks": mask}, camera=camera, trials=1, timing=False,
+        metrics=("psnr_paper", "inside"), precision="float32", **options,
+    )  # fmt: skip
+    rows = {(row["model"], row["scene"], row["metric"]): float(row["value"])
+            for row in found.rows()}  # fmt: skip
+    for name, cube in scenes.items():
+        signal = camera.forward(torch.tensor(cube.values)[None], torch.tensor(mask.values))[0]
+        made = reconstruct(
+            Measurement(signal.numpy()), mask, camera, model="srn-looks.m2m", check_mask=False,
+            precision="float32", **options,
+        )  # fmt: skip
+        share = np.mean((made.lower <= cube.values) & (cube.values <= made.upper))
+        assert 5 < 100 * share < 100
+        assert rows["net", name, "inside"] == pytest.approx(100 * share, abs=0.05)
+        wanted = score_cubes(made, cube)["psnr_paper"]
+        assert rows["net", name, "psnr_paper"] == pytest.approx(wanted, abs=SAME_DB)
+        assert math.isnan(rows["tv", name, "inside"])
+    # A method without error bars has not failed.
+    assert found.ok
+    assert "failed" not in found.markdown
+    assert "inside the interval [%]" in found.markdown
 
 
 def test_those_that_cannot_adapt_are_named() -> None:

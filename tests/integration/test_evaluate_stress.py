@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from tiny_evaluation import SCENES, make_data, make_weights
+from tiny_evaluation import SCENES, make_weights
 
 from prismask.apps.cli import app as cli
 from prismask.errors import ConfigError
@@ -18,21 +17,10 @@ from prismask.evaluation.run.runs import read_run
 from prismask.evaluation.run.stress import find_recalibration, stress
 from prismask.evaluation.tables.files import STRESS_COLUMNS, read_table
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 SOLVER = "tv=gap-tv:iterations=4"
 OTHER = "test_other_hardware"
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_data(tmp_path_factory.mktemp("tiny") / "data")
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def mean(rows: list[dict[str, Any]], **wanted: Any) -> float:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_evaluation import make_data
 from torch import Tensor
 
 from prismask.apps.cli import app as cli
@@ -21,11 +20,6 @@ from prismask.evaluation.run.runs import read_run
 from prismask.optics.camera import CASSI
 
 QUICK, SLOW, NET = "gap-tv:iterations=3", "gap-tv:iterations=5", "srn:width=8,blocks=1"
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_data(tmp_path_factory.mktemp("tiny") / "data")
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,8 @@ from prismask.training.config import TrainConfig, read_config
 from prismask.training.run import train
 from prismask.training.setup import Prepared
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CONFIGS = Path(__file__).parents[2] / "configs" / "networks"
 TINY: dict[str, dict[str, Any]] = {
     "swinir": {"width": 12, "groups": 1, "layers": 2, "heads": 2},
@@ -27,15 +29,6 @@ TINY: dict[str, dict[str, Any]] = {
     "hssp": {"width": 8, "stages": 2},
     "lumen": {"width": 8, "stages": 2, "cosines": 8},
 }
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    """Bitwise comparisons need the same order of additions."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def tables(name: str, posterior: str, **loss: Any) -> dict[str, dict[str, Any]]:
@@ -126,6 +119,7 @@ def test_parts_are_compiled_for_training_and_not_again_for_validation(
     torch._dynamo.reset()
     counters.clear()
     monkeypatch.setattr(step, "compile_parts", partial(compile_parts, backend="eager"))
+    monkeypatch.setattr(step, "compiled", partial(torch.compile, dynamic=False, backend="eager"))
     seen: list[int] = []
 
     def make_validate(config: TrainConfig, prepared: Prepared) -> Any:
@@ -139,5 +133,5 @@ def test_parts_are_compiled_for_training_and_not_again_for_validation(
 
     config = tiny_config(**tables("swinir", "none"), speed={"compile": True})
     assert train(config, make_validate=make_validate).finished
-    assert seen == [2], "with and without a shift, of the training's size"
+    assert seen == [3], "with and without a shift, and the loss, of the training's size"
     torch._dynamo.reset()

@@ -11,25 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prismask.scenes.formats.files import load_cube, save
-from prismask.scenes.records import Mask, Measurement
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.formats.files import load_cube
 
 ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    generator = np.random.default_rng(0)
-    save(Mask(generator.random((16, 16))), tmp_path / "mask.mat")
-    save(Measurement(generator.random((16, 70))), tmp_path / "snapshot.mat")
-    save(random_scene(0, (16, 16)), tmp_path / "truth.nc")
-    (tmp_path / "shots").mkdir()
-    for number in range(2):
-        save(Measurement(generator.random((16, 70))), tmp_path / "shots" / f"{number}.mat")
-    return tmp_path
 
 
 def _block(language: str, containing: str) -> str:
@@ -39,27 +25,37 @@ def _block(language: str, containing: str) -> str:
     return str(found)
 
 
-def test_the_commands(folder: Path) -> None:
-    for line in _block("bash", "prismask reconstruct").splitlines():
+def test_a_new_users_path(tmp_path: Path) -> None:
+    """Every line of the first hour, in a fresh folder, in the order in which it is printed."""
+    lines = _block("bash", "prismask demo").splitlines()
+    assert lines[0].startswith("pip install '.[")
+    for line in lines[1:]:
         words = shlex.split(line, comments=True)
         assert words[0] == "prismask"
         if words[1] == "view":
             continue  # it serves until it is stopped; the browser tests look at it
-        # Nobody has the README's cluster; one on this machine is a cluster too.
-        words = ["local" if word.startswith("tcp://") else word for word in words]
         done = subprocess.run(
-            [sys.executable, "-m", *words], cwd=folder, capture_output=True, text=True
+            [sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True
         )
         assert done.returncode == 0, f"{line}: {done.stderr}"
-    assert (folder / "cube.png").exists()
-    assert (folder / "550.png").exists()
-
-
-def test_the_python(folder: Path) -> None:
+        assert "warning:" not in done.stderr, line
+    assert {"cube.nc", "cube.png", "spectra.csv", "spectra.png", "cube.quicklook.png", "demo"} == {
+        path.name for path in tmp_path.iterdir()
+    }
+    assert "PSNR paper" in done.stdout
     code = _block("python", "reconstruct(")
-    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
-    assert load_cube(folder / "cube.nc").values.shape == (28, 16, 16)
+    subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=tmp_path, check=True)
+    first, second = load_cube(tmp_path / "cube.nc"), load_cube(tmp_path / "mine.nc")
+    np.testing.assert_array_equal(first.values, second.values)
 
 
-def test_the_picture_is_there_and_small() -> None:
-    assert (ROOT / "docs" / "images" / "demo.png").stat().st_size < 300_000
+def test_it_is_short_and_its_links_arrive() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.split()) < 550
+    for path in re.findall(r"\]\(([^)#]+)", text):
+        assert path.startswith("http") or (ROOT / path.replace("%20", " ")).exists(), path
+
+
+def test_the_pictures_are_small() -> None:
+    for picture in (ROOT / "docs" / "images").iterdir():
+        assert picture.stat().st_size < 300_000

@@ -349,13 +349,14 @@ def test_models_lists_backbones_and_shows_a_record(
     shown = capsys.readouterr().out
     assert "1.25 M   81.8 G  fast" in shown
     assert re.search(r"srn-looks\.m2m .*PSNR paper \[dB\]: [\d.]+ \(same hardware", shown)
-    assert re.search(r"srn-looks\.m2m .*\(default\)", shown)
+    assert re.search(r"lumen\.m2m .*\(default\)", shown)
+    assert re.search(r"srn-looks\.m2m .*\(default, aligned masks and samples\)", shown)
     assert re.search(r"srn-looks\.cameras .*\(default, other cameras\)", shown)
     assert run("models --json") == 0
     listed = json.loads(capsys.readouterr().out)
     marks = {one["name"]: (one["default"], one["default_for_other_cameras"])
              for one in listed["weights"]}  # fmt: skip
-    assert [name for name, marked in marks.items() if marked == (True, False)] == ["srn-looks.m2m"]
+    assert [name for name, marked in marks.items() if marked == (True, False)] == ["lumen.m2m"]
     assert [name for name, marked in marks.items() if marked[1]] == ["srn-looks.cameras"]
     assert {"name": "srn", "parameters": 1_250_972} in [
         {key: one[key] for key in ("name", "parameters")} for one in listed["backbones"]
@@ -368,17 +369,15 @@ def test_models_lists_backbones_and_shows_a_record(
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        ("--noise-std=nan", "--noise-std is nan"),
-        ("--noise-std=-0.5", "--noise-std is -0.5"),
-        ("--noise-std=inf", "--noise-std is inf"),
-        ("--size=0", "--size is 0"),
-        ("--misplaced=nan", "--misplaced"),
-        ("--masks=0", "--masks at least 1"),
-        ("--cameras=-1", "--cameras is -1"),
-        ("--cameras=1", "--cameras is 1"),
-        ("--faults=-1", "--faults is -1"),
-        ("--keep --cameras=0 --faults=0", "nothing to fit"),
-        ("--keep --mirror-ensemble=2", "leave one of them out"),
+        ("--noise-std=nan", "noise-std is nan"),
+        ("--noise-std=-0.5", "noise-std is -0.5"),
+        ("--noise-std=inf", "noise-std is inf"),
+        ("--size=0", "too small"),
+        ("--rows=8", "too small"),
+        ("--wrong=nan", "wrong is nan"),
+        ("--other=1", "other is 1"),
+        ("--snapshots=1", "--snapshots is 1"),
+        ("--minutes=0", "--minutes is 0"),
     ],
 )
 def test_calibrate_refuses_numbers_that_cannot_be(
@@ -394,35 +393,33 @@ def test_calibrate_refuses_numbers_that_cannot_be(
 def test_calibrate_stores_an_interval_that_reconstruct_uses(
     folder: Path, data_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("calibrate tiny.safetensors -o honest.safetensors --keep") == 2
-    assert "has no interval yet" in capsys.readouterr().err
     line = f"calibrate tiny.safetensors --data {data_folder} -o honest.safetensors"
-    rest = (
-        "--masks 2 --size 48 --samples 3 --mirror-ensemble 2 --misplaced 0.3 --cameras 0 --faults 0"
-    )
+    rest = "--snapshots 12 --rows 64 --size 64 --mirror-ensemble 2 --other 0 --cache kept"
     assert run(f"{line} {rest}") == 0
-    assert "scenes left out are covered" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "on scenes that were left out, 12 snapshots" in said
+    assert "by quarter of the intensities" in said
     record = read_record(folder / "honest.safetensors")
     assert record["sha256"] == read_record(folder / "tiny.safetensors")["sha256"]
-    assert set(record["interval"]) >= {"single", "sampled", "fitted_on"}
-    assert "beads" in record["interval"]["fitted_on"]
-    assert (record["mirror_ensemble"], record["interval"]["misplaced"]) == (2, 0.3)
+    assert set(record["interval"]) == {"learned", "trust"}
+    assert "beads" in record["interval"]["learned"]["about"]["fitted_on"]
+    assert record["mirror_ensemble"] == 2
     line = "reconstruct shots/shot0.nc --mask mask.nc --model honest.safetensors"
-    for number, samples in enumerate((0, 3)):
-        assert run(f"{line} -o cube{number}.nc --samples {samples}") == 0
-        cube = load_cube(folder / f"cube{number}.nc")
-        assert cube.upper is not None
-        assert "calibrated on 6 scenes" in cube.attrs["interval"]
-    again = f"calibrate honest.safetensors --data {data_folder} --size 48 -o wider.safetensors"
-    assert run(f"{again} --keep --cameras 2 --faults 0") == 0
-    assert "cameras left out are covered" in capsys.readouterr().out
-    wider = read_record(folder / "wider.safetensors")
-    for kind in ("single", "sampled"):
-        (size,) = wider["interval"][kind].pop("classes").values()
-        assert size["quantiles"].keys() == {"0.5", "0.8", "0.9", "0.95"}
-        assert size["about"]["cameras"] == 2
-    assert wider.pop("record_sha256") != record.pop("record_sha256")  # it covers the classes, too
-    assert wider == record
+    assert run(f"{line} -o cube.nc") == 0
+    assert "trust: " in capsys.readouterr().err
+    cube = load_cube(folder / "cube.nc")
+    assert cube.upper is not None
+    assert "calibrated on 12 snapshots of 6 scenes" in cube.attrs["interval"]
+    assert cube.attrs["trust_grade"] in ("good", "doubtful", "poor")
+    assert 0 < cube.attrs["trust"] <= 1
+    # What was kept is enough to fit again, and gives the same; without --cache nothing is left.
+    kept = sorted((folder / "kept").glob("*/*.npz"))
+    assert len(kept) == 12
+    before = [path.stat().st_mtime_ns for path in kept]
+    again = f"calibrate tiny.safetensors --data {data_folder} -o again.safetensors"
+    assert run(f"{again} {rest}") == 0
+    assert [path.stat().st_mtime_ns for path in kept] == before
+    assert read_record(folder / "again.safetensors")["interval"] == record["interval"]
+    assert not list(folder.glob("*.calibrating"))
     assert run("calibrate tiny.safetensors -o honest.safetensors") == 2
     assert run("calibrate tiny.safetensors -o other.safetensors --mirror-ensemble 3") == 2
-    assert run("calibrate tiny.safetensors -o other.safetensors --misplaced 1.5") == 2

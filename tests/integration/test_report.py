@@ -6,28 +6,22 @@ import html
 import json
 import math
 import shutil
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tiny_evaluation import BANDS, SCENES, SIDE, make_data
+from tiny_evaluation import BANDS, SCENES, SIDE
 from torch import Tensor
 
 from prismask.apps.cli import app as cli
-from prismask.apps.cli import bare
-from prismask.apps.cli.analyse import analyse as analyse_command
 from prismask.errors import ConfigError, DataMissingError, OutputExistsError, OverlapError
 from prismask.evaluation.analyses.runner import analyse
 from prismask.evaluation.analyses.store import read_analysis, read_arrays
 from prismask.evaluation.metrics import score
-from prismask.evaluation.report.document import Page
+from prismask.evaluation.report.document import Page, html_page, markdown_page
 from prismask.evaluation.report.page import build_page, write_report
-from prismask.evaluation.report.render import html_page, markdown_page
 from prismask.evaluation.report.sources import find_sources
 from prismask.evaluation.run.runner import evaluate
 from prismask.evaluation.run.stress import stress
@@ -45,11 +39,6 @@ def one_thread() -> Any:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_data(tmp_path_factory.mktemp("tiny") / "data")
 
 
 def _weights(folder: Path, name: str, kind: str) -> str:
@@ -377,40 +366,10 @@ def test_commands(
     assert list(read_analysis(folder)["scenes"]) == ["scene01"]
 
 
-@pytest.mark.parametrize("run", [cli.run, bare.main])
 def test_no_masks_is_told_by_the_name_of_the_option(
-    run: Callable[[list[str]], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["analyse", "gap-tv", "--out", str(tmp_path / "a"), "--masks", "0"]) == 2
+    assert cli.run(["analyse", "gap-tv", "--out", str(tmp_path / "a"), "--masks", "0"]) == 2
     told = capsys.readouterr().err
     assert "masks is 0; at least 1 is needed." in told
     assert "trials" not in told
-
-
-@pytest.mark.slow
-def test_analyse_needs_torch_and_scipy_alone(tiny: Path, tmp_path: Path) -> None:
-    """A GPU machine has no more; figures are then left to the report."""
-    code = (
-        "import sys\n"
-        "for name in ('cyclopts', 'rich', 'xarray', 'h5py', 'h5netcdf', 'colour', 'matplotlib',"
-        " 'PIL', 'pandas'): sys.modules[name] = None\n"
-        "from prismask.evaluation.analyses.runner import analyse\n"
-        "analyse(['srn:width=8,blocks=1,mask_posterior=gst', 'gap-tv:iterations=1'], sys.argv[1],"
-        " sys.argv[2], masks=2, samples=2, scenes=['scene01'])\n"
-    )
-    command = [sys.executable, "-c", code, str(tiny), str(tmp_path / "a")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "no figures were drawn" in done.stderr
-    assert len(read_analysis(tmp_path / "a")["models"]) == 2
-
-
-def test_analyse_can_be_a_bare_command_too(monkeypatch: pytest.MonkeyPatch, tiny: Path,
-                                           tmp_path: Path) -> None:  # fmt: skip
-    """Its signature is plain enough for machines without the command-line library."""
-    monkeypatch.setitem(bare.COMMANDS, "analyse", analyse_command)
-    out = tmp_path / "a"
-    command = ["analyse", "gap-tv:iterations=2", "--data", str(tiny), "--out", str(out),
-               "--masks", "2", "--scenes", "scene01", "--without-figures"]  # fmt: skip
-    assert bare.main(command) == 0
-    assert (out / "analysis.json").is_file()

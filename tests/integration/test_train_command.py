@@ -10,7 +10,6 @@ from tiny_training import tiny_config
 
 from prismask.apps.cli.app import run
 from prismask.apps.cli.train import progress_text
-from prismask.errors import MissingPartError
 from prismask.evaluation.figures.training import draw_curves
 from prismask.models.weights import load_weights
 from prismask.training.config import to_toml
@@ -78,17 +77,6 @@ def test_a_second_run_in_the_folder_is_refused_and_resume_goes_on(
     assert "--resume" in capsys.readouterr().err
     assert run(["train", str(config), "--out", out, "--resume"]) == 0
     assert "finished" in capsys.readouterr().out
-
-
-def test_tensorboard_is_asked_for_by_name(config: Path, tmp_path: Path) -> None:
-    pytest.importorskip("prismask")
-    try:
-        import torch.utils.tensorboard  # noqa: F401
-    except ImportError:
-        from prismask.apps.cli.train import _reporters
-
-        with pytest.raises(MissingPartError, match="pip install tensorboard"):
-            _reporters(True, tmp_path)
 
 
 def test_progress_lines_are_readable() -> None:

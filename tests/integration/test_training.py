@@ -33,9 +33,8 @@ from prismask.inference.engine.frame import Engine
 from prismask.inference.methods.network import NetworkMethod
 from prismask.models.catalogue import load_model
 from prismask.models.inputs import network_scale
-from prismask.models.sealed import read_sealed, write_sealed
 from prismask.models.trained import trained_camera
-from prismask.models.weights import load_weights, save_weights
+from prismask.models.weights import load_weights, read_sealed, save_weights, write_sealed
 from prismask.optics.camera import CASSI
 from prismask.training import run
 from prismask.training import step as training_step
@@ -46,16 +45,9 @@ from prismask.training.run import _batches, train
 from prismask.training.setup import build_model, prepare
 from prismask.training.state import new_state
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 HERE = Path(__file__).parent
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    """Bitwise comparisons need the same order of additions."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:

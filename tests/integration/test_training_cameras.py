@@ -18,16 +18,9 @@ from prismask.optics.varied_prism import PrismFamily, VariedCamera
 from prismask.training.run import _batches, train
 from prismask.training.setup import prepare
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 LOOKS: dict[str, dict[str, Any]] = {"srn": {}, "srn-looks": {"looks": 1}}
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Any:
-    """Bitwise comparisons need the same order of additions."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def same_weights(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:

@@ -9,7 +9,8 @@ import torch
 from tiny_training import tiny_config
 
 from prismask.errors import ConfigError
-from prismask.training.data.batches import Batch
+from prismask.optics.varied_prism import VariedCamera
+from prismask.training.data.batches import Batch, BatchMaker
 from prismask.training.run import _batches, train
 from prismask.training.setup import prepare
 
@@ -103,3 +104,65 @@ def test_binary_masks_are_open_or_closed() -> None:
     mixed = batch_of(1, masks={"binary_share": 0.5, "per": "sample", "vary": True}).mask
     counts = [len(one.unique()) for one in mixed]
     assert min(counts) == 2 < max(counts)
+
+
+BLOCKS = {
+    "masks": FAULTS,
+    "camera": {"bands": 4, "spread": [0.6, 1.1], "bend": 0.05},
+    "speed": {"device": "cpu", "ema": 0.9, "batches_at_once": 3},
+}
+
+
+def test_batches_made_together_are_those_of_their_steps_whatever_came_before() -> None:
+    config = tiny_config(**BLOCKS)
+    prepared = prepare(config, torch.device("cpu"))
+
+    def maker() -> BatchMaker:
+        return _batches(config, prepared, prepared.train_scenes, "training", slice(0, 4))
+
+    in_turn = maker()
+    batches = [in_turn.make(step) for step in range(7)]
+    for step in (6, 2, 4):
+        again = maker().make(step)
+        for name in ("cube", "measurement", "mask", "true_mask", "mask_std", "noise"):
+            assert torch.equal(getattr(again, name), getattr(batches[step], name)), (step, name)
+        assert again.camera.offsets == batches[step].camera.offsets
+    sums = {round(float(batch.cube.sum()), 4) for batch in batches}
+    assert len(sums) == 7, "every step has crops of its own"
+    assert len({batch.camera.offsets for batch in batches}) > 2, "and prisms of their own"
+    plans = [in_turn.plan(step).scene.tolist() for step in range(7)]
+    assert plans[4] == maker().plan(4).scene.tolist()
+    assert all(len(plan) == 4 for plan in plans)
+
+
+def test_batches_made_together_are_lit_by_their_own_prism() -> None:
+    masks = {**FAULTS, "dispersion_share": 0.0}
+    tables = {**BLOCKS, "masks": masks, "data": {"noise_std": [0, 0]}}
+    for step in range(6):
+        batch = batch_of(step, **tables)
+        expected = batch.camera.forward(batch.cube, batch.true_mask)
+        torch.testing.assert_close(batch.measurement, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_no_noise_falls_where_no_light_does() -> None:
+    masks = {**FAULTS, "dispersion_share": 0.0}  # light further along than is told may fall there
+    noise = {"noise_std": [0.05, 0.05], "noise_share": 1.0}
+    tables = {**BLOCKS, "masks": masks, "data": noise}
+    narrow = 0
+    for step in range(9):
+        batch = batch_of(step, **tables)
+        camera = batch.camera
+        assert isinstance(camera, VariedCamera)
+        dark = camera.extent - camera.lit_extent
+        narrow += dark > 0
+        lit = batch.measurement.shape[-1] - dark
+        assert not dark or not batch.measurement[..., lit:].any()
+        assert (batch.measurement[..., :lit].diff(dim=-1) != 0).float().mean() > 0.9
+    assert narrow > 1
+
+
+def test_batches_made_together_need_a_mask_for_each_sample() -> None:
+    with pytest.raises(ConfigError, match=r"masks\.per = 'sample'"):
+        tiny_config(speed={"batches_at_once": 2})
+    with pytest.raises(ConfigError, match="one process"):
+        batch_of(0, slice(0, 2), **BLOCKS)

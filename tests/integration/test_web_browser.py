@@ -145,7 +145,7 @@ def test_from_upload_to_download(browser: Any, tmp_path: Path, shots: Path) -> N
             page.click("#get-spectra")
         table = caught.value.path().read_text().splitlines()
         assert len(table) == 1 + 28
-        assert table[0].startswith("wavelength_nm,x10-10 y20-20,x16-32 y")
+        assert table[0].startswith("wavelength_nm,x10 y20,x16-32 y")
         with page.expect_download() as caught:
             page.click("#get-rgb")
         assert caught.value.path().read_bytes().startswith(b"\x89PNG")
@@ -518,6 +518,56 @@ def test_a_polygon_by_mouse_and_by_keyboard(
         found = "document.getElementById('plot').data.some(t => t.name?.startsWith('polygon x 40'))"
         page.wait_for_function(f"() => {found}")
         seen.close()
+
+
+def test_the_nearest_material_of_a_library_is_beside(
+    browser: Any, tmp_path: Path, rich_view: list[str], shots: Path
+) -> None:
+    rows = ["wavelength,grass,clay", *(f"{nm},{nm - 390},{800 - nm}" for nm in range(400, 751, 10))]
+    library = tmp_path / "materials.csv"
+    library.write_text("\n".join(rows), encoding="utf-8")
+    with tiny_web.running(tmp_path, *rich_view, "--library", str(library)) as (client, _):
+        seen = Watched(browser, tiny_web.link_of(client), viewport=DESKTOP)
+        page = seen.page
+        page.goto(seen.address)
+        wait_until_drawn(page, "rgb")
+        page.click("#panel-rgb")
+        page.wait_for_function("() => document.getElementById('plot').data?.length > 0")
+        names = [one["name"] for one in curves(page)]
+        assert any(name.startswith(("grass, ", "clay, ")) and name.endswith("°") for name in names)
+        assert "Nearest in the library: " in page.text_content("#plot-note")
+        page.wait_for_timeout(200)
+        page.screenshot(path=shots / "view-library.png")
+        seen.close()
+
+
+def test_dark_frame_and_flat_field_are_sent(browser: Any, tmp_path: Path, shots: Path) -> None:
+    tiny_web.write_snapshot(tmp_path)
+    shape = load_measurement(tmp_path / "snapshot.nc").shape
+    np.save(tmp_path / "flat.npy", np.full(shape, 0.5))
+    np.save(tmp_path / "dark.npy", np.zeros(shape))
+    with tiny_web.running(tmp_path, "serve") as (client, _):
+        seen = Watched(browser, tiny_web.link_of(client), viewport=DESKTOP)
+        page = seen.page
+        page.goto(seen.address)
+        page.wait_for_selector("#how option", state="attached")
+        page.select_option("#how", "method:gap-tv")
+        page.fill("#iterations", "2")
+        page.click("summary:has-text('Error bars, sensor and mask')")
+        for field, name in (("snapshot", "snapshot.nc"), ("mask", "mask.nc"), ("flat", "flat.npy"),
+                            ("dark_frame", "dark.npy")):  # fmt: skip
+            page.set_input_files(f"#{field}", tmp_path / name)
+        page.screenshot(path=shots / "upload-frames.png", full_page=True)
+        page.fill("#dark", "0.1")
+        page.click("#go")
+        told = "document.getElementById('message').textContent.includes('give one of them')"
+        page.wait_for_function(f"() => {told}")
+        page.fill("#dark", "")
+        page.click("#go")
+        page.wait_for_url("**/results/**")
+        wait_until_drawn(page, "rgb")
+        # The refused form is an answer of 422, which the console notes.
+        assert [one for one in seen.faults if "422" not in one] == []
 
 
 def test_view_on_a_phone(browser: Any, tmp_path: Path, rich_view: list[str], shots: Path) -> None:

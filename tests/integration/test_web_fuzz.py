@@ -239,8 +239,13 @@ def test_no_other_file_is_ever_read(send: Sender, folder: Path) -> None:
             build(file)
         for name in ("x.nc", "x.mat"):
             answer = send(name, path.read_bytes())
+            if build is loop:  # groups are walked through once each
+                assert answer.status_code == 202, answer.text
+                continue
             assert answer.status_code == 422, (build.__name__, answer.text)
-            assert "another file" in answer.text or "loop" in answer.text, build.__name__
+            # A MATLAB file has its arrays in no group: what lies in one is not even looked at.
+            reason = "a group" if (build, name) == (deep_link, "x.mat") else "another file"
+            assert reason in answer.text, build.__name__
 
 
 NAMES = ("../../etc/passwd.npy", "..\\..\\boot.npy", "/etc/passwd", "a\0b.npy", "x" * 5000 + ".npy",

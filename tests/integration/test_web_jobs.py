@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,13 +16,15 @@ import numpy as np
 import pytest
 import tiny_web
 
+from prismask.apps.web import process
+from prismask.apps.web.decode import decode_caged
 from prismask.apps.web.limits import Limits
-from prismask.apps.web.process import RefusedError, TimeLimitError, WorkerDiedError
-from prismask.apps.web.site import Choices, Site
+from prismask.errors import FormatError
 from prismask.models.registry import create_model
 from prismask.models.weights import save_weights
 from prismask.optics.camera import CASSI
 from prismask.optics.simulate import simulate
+from prismask.parallel.cage import TimeLimitError
 from prismask.scenes.formats.files import load_cube, load_mask, load_measurement, save
 from prismask.scenes.records import Mask, Measurement
 from prismask.scenes.synthetic.random_scenes import random_scene
@@ -46,6 +49,22 @@ def slow_folder(tmp_path: Path) -> Path:
 def served(folder: Path) -> Iterator[httpx.Client]:
     with tiny_web.running(folder, "serve") as (client, _):
         yield client
+
+
+def test_how_far_the_mask_may_be_wrong_reaches_the_job(folder: Path, served: httpx.Client) -> None:
+    """Given in the form, or brought along by the mask's file."""
+    how = {"method": "gap-tv", "iterations": 2}
+    for name, told in (("form", {"mask_std": 0.1}), ("file", {})):
+        answer = tiny_web.submit(served, folder, **how, **told)
+        status = tiny_web.wait_for(served, answer.json()["id"])
+        said = " ".join(status["findings"])
+        assert "gap-tv cannot be told how far the mask may be wrong" in said, name
+        mask = load_mask(folder / "mask.nc")
+        save(Mask(mask.values, std=0.1 * mask.values), folder / "mask.nc", overwrite=True)
+    for wrong in (-0.1, 2, "nan", "wide"):
+        refused = tiny_web.submit(served, folder, **how, mask_std=wrong)
+        assert refused.status_code == 422
+        assert "mask_std" in refused.json()["detail"]
 
 
 def test_a_job_gives_what_the_command_gives(folder: Path, served: httpx.Client) -> None:
@@ -169,6 +188,9 @@ def test_queue_bound_and_cancel(slow_folder: Path) -> None:
         assert third.status_code == 429
         assert "no more are taken" in third.json()["detail"]
         assert client.delete(f"/api/jobs/{second}").json()["state"] == "cancelled"
+        fourth = tiny_web.submit(client, slow_folder, **slow)
+        assert fourth.status_code == 202, "a job that was called off has left its place"
+        client.delete(f"/api/jobs/{fourth.json()['id']}")
         client.delete(f"/api/jobs/{first}")
         assert tiny_web.wait_for(client, first, 10)["state"] == "cancelled"
         # The worker was killed with the first job; there is another for the next.
@@ -206,32 +228,39 @@ def test_nothing_is_left_however_the_server_ends(slow_folder: Path, kind: int) -
     assert "Traceback" not in (slow_folder / "server.log").read_text()
 
 
-def test_a_reader_that_hangs_or_dies_is_replaced(folder: Path) -> None:
-    site = Site(Limits(check_seconds=10), Choices())
-    try:
-        with pytest.raises(TimeLimitError):
-            site.reader.call(_sleep, (60,), 4)
-        with pytest.raises(WorkerDiedError):
-            site.reader.call(_die, (), 30)
-        assert site.reader.call(_answer, (7,), 30) == {"seven": 7}
-    finally:
-        site.close()
-    assert not site.root.exists()
+def test_an_upload_that_needs_too_much_is_refused(folder: Path) -> None:
+    """In a process of its own: the server, and the next upload, are none the wiser."""
+    big = np.zeros((4000, 4000), np.float32)
+    np.savez_compressed(folder / "big.npz", mask=big)
+    for limits, error, message in (
+        (Limits(reader_memory=10**7), FormatError, "more memory than .* Crop it"),
+        (Limits(check_seconds=0.02), TimeLimitError, "0.02 s"),
+        (Limits(values=10**6), FormatError, "^what-was-sent.npz holds 4000×4000 values"),
+    ):
+        shutil.copy(folder / "big.npz", folder / "sent.npz")
+        with pytest.raises(error, match=message) as caught:
+            decode_caged(
+                folder / "sent.npz", "what-was-sent.npz", "mask", folder / "out.nc", limits, _never
+            )
+        assert str(folder) not in process.told(caught.value)
+        assert not (folder / "sent.npz").exists()
+    shutil.copy(folder / "big.npz", folder / "sent.npz")
+    size = decode_caged(
+        folder / "sent.npz", "what-was-sent.npz", "mask", folder / "out.nc", Limits(), _never
+    )
+    assert size == [4000, 4000]
 
 
-def test_reader_and_worker_have_no_more_memory_than_they_may(folder: Path) -> None:
-    """What asks for more is refused, and the process does the next task."""
-    few = Limits(reader_memory=2**30, cube_values=2**24)
-    site = Site(few, Choices())
-    try:
-        for process, memory in ((site.reader, few.reader_memory),
-                                (site.jobs._worker, few.job_memory)):  # fmt: skip
-            for take in (_take_with_numpy, _take_with_torch):
-                with pytest.raises(RefusedError, match="more memory than is allowed"):
-                    process.call(take, (2 * memory,), 60)
-                assert process.call(take, (memory // 4,), 60) == memory // 4
-    finally:
-        site.close()
+def test_a_job_has_memory_for_its_cube_and_no_more(folder: Path) -> None:
+    with tiny_web.running(folder, "serve") as (client, server):
+        site = Limits()
+        assert site.job_memory(site.cube_values) == site.job_memory(10 * site.cube_values)
+        assert site.job_memory(10**6) - site.job_memory(0) == 32 * 10**6
+        # As the kernel has it, while a job runs and after it.
+        tiny_web.wait_for(client, client.post("/api/sample").json()["id"])
+        most = [_data_limit(pid) for pid in _children(server.pid)]
+        expected = site.job_memory(28 * 256 * 256)
+        assert any(0 <= limit - expected < 2**30 for limit in most if limit), (most, expected)
 
 
 def test_wrong_words_on_the_command_line(folder: Path) -> None:
@@ -285,6 +314,13 @@ def _children(pid: int) -> list[int]:
     return found
 
 
+def _data_limit(pid: int) -> int | None:
+    """Bytes of private memory that a process may have, None for any."""
+    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    word = next(line for line in lines if line.startswith("Max data size")).split()[3]
+    return None if word == "unlimited" else int(word)
+
+
 def _is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -294,23 +330,5 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
-def _sleep(report: object, seconds: float) -> None:
-    time.sleep(seconds)
-
-
-def _die(report: object) -> None:
-    os.kill(os.getpid(), signal.SIGSEGV)
-
-
-def _take_with_numpy(report: object, count: int) -> int:
-    return int(np.ones(count, np.uint8).size)
-
-
-def _take_with_torch(report: object, count: int) -> int:
-    import torch
-
-    return torch.ones(count, dtype=torch.uint8).numel()
-
-
-def _answer(report: object, number: int) -> dict[str, int]:
-    return {"seven": number}
+def _never() -> bool:
+    return False

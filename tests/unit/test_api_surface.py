@@ -24,10 +24,11 @@ SURFACE = ROOT / "tests" / "api_surface.txt"
 PACKAGES = (
     "prismask", "prismask.scenes", "prismask.optics", "prismask.models", "prismask.solvers",
     "prismask.training", "prismask.inference", "prismask.evaluation",
-    "prismask.evaluation.metrics", "prismask.parallel",
+    "prismask.evaluation.metrics", "prismask.parallel", "prismask.adapters",
 )  # fmt: skip
 WITH_EXAMPLES = (
-    "prismask", "prismask.inference.findings", "prismask.optics.simulate",
+    "prismask", "prismask.wording", "prismask.optics.calibrations",
+    "prismask.optics.simulate",
     "prismask.scenes.records", "prismask.solvers.registry", "prismask.evaluation.scoring",
 )  # fmt: skip
 
@@ -115,6 +116,21 @@ def test_the_version_stands_in_one_place() -> None:
     assert where == {"attr": "prismask.__version__"}
     cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert "\nversion:" not in cited
+
+
+def test_the_change_log_knows_the_version() -> None:
+    """Work goes on under Unreleased, towards a number that no release has; a release is dated."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    first, *released = re.findall(r"^## \[(.+?)\](.*)$", text, re.MULTILINE)
+    assert first == ("Unreleased", "")
+    numbers = [number for number, _ in released]
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", number) for number in numbers)
+    assert all(re.fullmatch(r" - \d{4}-\d\d-\d\d", date) for _, date in released)
+    number, is_ahead, _ = prismask.__version__.partition(".dev0")
+    if is_ahead:
+        assert number not in numbers
+    else:
+        assert number == numbers[0]
 
 
 def test_the_picture_of_packages_is_true(monkeypatch: pytest.MonkeyPatch) -> None:

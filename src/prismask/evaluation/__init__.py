@@ -8,8 +8,8 @@ from prismask.lazy import lazy_names
 
 if TYPE_CHECKING:
     from prismask.evaluation.analyses.runner import analyse as analyse
-    from prismask.evaluation.metrics.registry import METRICS as METRICS
-    from prismask.evaluation.protocol.settings import Settings as Settings
+    from prismask.evaluation.metrics import METRICS as METRICS
+    from prismask.evaluation.run.plan import Settings as Settings
     from prismask.evaluation.run.runner import Evaluation as Evaluation
     from prismask.evaluation.run.runner import evaluate as evaluate
     from prismask.evaluation.run.stress import stress as stress
@@ -20,8 +20,8 @@ else:
         __name__,
         {
             "analyses.runner": ["analyse"],
-            "metrics.registry": ["METRICS"],
-            "protocol.settings": ["Settings"],
+            "metrics": ["METRICS"],
+            "run.plan": ["Settings"],
             "run.runner": ["Evaluation", "evaluate"],
             "run.stress": ["stress"],
             "run.training": ["train"],

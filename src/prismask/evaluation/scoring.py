@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from prismask.evaluation.metrics.registry import score_cubes
+from prismask.evaluation.metrics import score_cubes
 from prismask.scenes.conversion import as_cube
 from prismask.scenes.resample import check_same_bands
+from prismask.wording import told_in_python
 
 if TYPE_CHECKING:
     from prismask.scenes.conversion import CubeLike
 
 
+@told_in_python
 def score(
     estimate: CubeLike, truth: CubeLike, metrics: Iterable[str] | None = None
 ) -> dict[str, float]:

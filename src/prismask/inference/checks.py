@@ -80,6 +80,27 @@ def check_fit(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI
     )
 
 
+def check_signal(signal: Tensor, dark: float, is_given: bool) -> None:
+    """Raise `ValuesError` if nothing is left of a snapshot `(H, L)` without its dark level.
+
+    dark: what was subtracted, in the units of `signal`; is_given: whether somebody stated it.
+    """
+    left = signal - dark
+    if float(left.max()) > 0 and float(left.mean()) > 0:
+        return
+    low, high = float(signal.min()), float(signal.max())
+    if is_given and dark > 0 and high > 0:
+        raise ValuesError(
+            f"the dark level leaves nothing of the snapshot: it is {dark:.4g}, and the values run "
+            f"from {low:.4g} to {high:.4g}. It is in the snapshot's own units; without --dark it "
+            "is read from the snapshot."
+        )
+    raise ValuesError(
+        f"there is no light in the snapshot: its values run from {low:.4g} to {high:.4g}. Is it a "
+        "dark frame, or was the wrong variable or too much background taken?"
+    )
+
+
 def check_light(mask: Tensor) -> None:
     """Raise `ValuesError` if a mask is closed everywhere."""
     if not float(mask.max()) > 0:
@@ -89,6 +110,8 @@ def check_light(mask: Tensor) -> None:
 
 
 def _advice(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI) -> str:
+    if camera.design == "single" and camera.measurement_size(measurement) == mask:
+        return "The other way round they would fit: are snapshot and mask interchanged?"
     step = whole_step(camera.offsets)
     bands = bands_between(measurement, mask, camera.axis, abs(step)) if step else None
     if camera.design == "single" and bands is not None and bands > 1:
@@ -262,15 +285,39 @@ def plane_findings(mask: Mask, at: NDArray[np.float64] | None) -> list[Finding]:
     return [Finding("warning", text)]
 
 
-def check_orientation(found: Registration | None, camera: CASSI) -> None:
+def wavelength_findings(at: NDArray[np.float64] | None, source: str, bands: int) -> list[Finding]:
+    """What is assumed where nobody said which wavelengths the bands have."""
+    if at is None:
+        text = (
+            f"the wavelengths of these {bands} bands are unknown: the cube has none, and its bands "
+            "are taken to be equally far apart in the spectrum. Give them with --wavelengths."
+        )
+        return [Finding("note", text)]
+    if source != "default":
+        return []
+    text = f"wavelengths {at[0]:g} to {at[-1]:g} nm are assumed; give --wavelengths otherwise."
+    return [Finding("note", text)]
+
+
+def check_orientation(
+    found: Registration | None, camera: CASSI, turned: Mapping[str, Any] | None = None
+) -> None:
     """Raise `ValuesError` with the option that mends it, if a file is surely the wrong way round.
 
     Along the dispersion a mirrored snapshot cannot be told from a mirrored mask: both are named.
+    turned: what was asked to be turned, `mask` or `snapshot`, and how; undoing that comes first.
     """
     if found is None or found.orientation == "as given":
         return
     if found.best_score < BEYOND_DOUBT or found.score > CHANCE:
         return
+    if turned:
+        said = " and ".join(f"--turn-{what} {how}" for what, how in turned.items())
+        raise ValuesError(
+            f"turned as asked ({said}), the mask does not fit this snapshot (score "
+            f"{found.score:.0f}); it does {found.orientation} (score {found.best_score:.0f}). "
+            "Leave that out if the files were right as they are. --no-check-mask goes on as it is."
+        )
     name = ORIENTATION_OPTIONS[found.orientation]
     # What was done to a snapshot has to be undone; only quarter turns are not their own inverse.
     turns = ("turned-90-counterclockwise", "turned-90-clockwise")
@@ -308,6 +355,16 @@ def registration_findings(found: Registration | None) -> list[Finding]:
         better.append(f"shifted by {rows:+d} rows and {columns:+d} columns")
     text = (
         f"the mask fits this snapshot clearly better {' and '.join(better) or 'elsewhere'} (score "
-        f"{found.best_score:.0f} instead of {found.score:.0f}). Correct the mask file."
+        f"{found.best_score:.0f} instead of {found.score:.0f}). {_mend(found)}"
     )
     return [Finding("warning", text)]
+
+
+def _mend(found: Registration) -> str:
+    """What to do about a mask that fits better elsewhere."""
+    rows, columns = found.shift
+    moved = abs(rows) >= 1 or abs(columns) >= 2
+    if found.orientation == "as given":
+        return "Move the mask in its file, or crop both files from the same corner."
+    name = ORIENTATION_OPTIONS[found.orientation]
+    return f"Give --turn-mask {name}{', and move the mask in its file' if moved else ''}."

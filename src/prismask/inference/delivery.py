@@ -42,7 +42,7 @@ def align(snapshot: Snapshot, aligner: Aligner, progress: Progress | None) -> Al
     mask, camera = snapshot.mask, snapshot.camera
     text = found.text((mask.shape[-2], mask.shape[-1]), camera)
     return Aligned(
-        replace(snapshot, mask=found.found.read(mask, camera), is_aligned=found.is_worth_it),
+        replace(_moved(snapshot, found.found), is_aligned=found.is_worth_it),
         found.found,
         {"mask_pose": list(found.found.numbers), "mask_pose_by": aligner.name},
         (Finding("note", text),),
@@ -59,11 +59,18 @@ def in_pose(snapshot: Snapshot, pose: MaskPose) -> Aligned:
         else "the mask is read as it was calibrated, as was found before."
     )
     return Aligned(
-        replace(snapshot, mask=pose.read(mask, camera)),
+        _moved(snapshot, pose),
         pose,
         {"mask_pose": list(pose.numbers), "mask_pose_by": "given"},
         (Finding("note", text),),
     )
+
+
+def _moved(snapshot: Snapshot, pose: MaskPose) -> Snapshot:
+    """The snapshot with its mask in a pose, and with it what is known of its errors."""
+    camera, told = snapshot.camera, snapshot.mask_std
+    spread = None if told is None else pose.position.read(told, camera)
+    return replace(snapshot, mask=pose.read(snapshot.mask, camera), mask_std=spread)
 
 
 def straightened(estimate: Estimate, pose: MaskPose, camera: CASSI) -> Estimate:

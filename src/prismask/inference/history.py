@@ -8,6 +8,7 @@ fitted. A small residual is necessary for a good cube, not sufficient.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,7 @@ from prismask.checks import two_digits
 from prismask.inference.engine.tiling import project
 from prismask.inference.findings import Finding
 from prismask.inference.inspection import Inspection, Snapshot
-from prismask.models.provenance import versions
+from prismask.models.machine import versions
 from prismask.optics.camera import CASSI
 from prismask.optics.simulate import camera_attrs
 from prismask.scenes.records import Mask, Measurement
@@ -80,6 +81,14 @@ class Residual:
     """The noise it is compared with."""
     noise_from: str
     """Where that number comes from."""
+    mask_error: float = 0.0
+    """What a mask that is as wrong as was told does to the measurement, rms."""
+
+    @property
+    def over_expected(self) -> float | None:
+        """The residual in units of what noise and the told errors of the mask leave."""
+        expected = math.hypot(self.noise_std, self.mask_error)
+        return self.rms / expected if expected > 0 else None
 
     @property
     def over_noise(self) -> float | None:
@@ -92,6 +101,8 @@ class Residual:
         if self.over_noise is not None:
             times = two_digits(self.over_noise)
             line += f", {times} × the noise ({self.noise_std:.2g}, {self.noise_from})"
+        if self.mask_error:
+            line += f"; a mask as wrong as told leaves {self.mask_error:.2g}"
         return line
 
 
@@ -105,4 +116,11 @@ def reproject(cube: Tensor, snapshot: Snapshot, noise_from: str, unit: float = 1
     rms = float(left.square().mean().sqrt())
     scale = float(signal.square().mean().sqrt())
     relative = rms / scale if scale > 0 else 0.0
-    return Residual(unit * rms, relative, unit * snapshot.noise_std, noise_from)
+    told = snapshot.mask_std
+    # Pixels that err independently: the variances of all that land on a sensor pixel add up.
+    wrong = 0.0 if told is None else float(_variance(cube, told, snapshot.camera).mean().sqrt())
+    return Residual(unit * rms, relative, unit * snapshot.noise_std, noise_from, unit * wrong)
+
+
+def _variance(cube: Tensor, mask_std: Tensor, camera: CASSI) -> Tensor:
+    return project(cube.square(), mask_std.square(), camera)

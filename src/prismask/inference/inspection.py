@@ -17,6 +17,7 @@ from prismask.inference import checks, raw_frames
 from prismask.inference.alignment.registration import Registration, register
 from prismask.inference.engine.tiling import throughput
 from prismask.inference.findings import Finding
+from prismask.inference.mask_spread import told_spread
 from prismask.inference.options import DEFAULTS, Options
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.noise import estimate_noise
@@ -38,6 +39,8 @@ class Snapshot:
     """Noise in the units of `signal`."""
     brightness: float
     """How bright white would be (`checks.brightness`)."""
+    mask_std: Tensor | None = None
+    """How far the mask may be wrong, `(1, 1|C, H, W)`; None where nobody knows."""
     is_aligned: bool = False
     """Whether the mask is in the pose that this very snapshot says."""
 
@@ -57,13 +60,16 @@ class Prepared:
     """`(B,)`; zeros where nobody asked."""
     brightness: Tensor
     """`(B,)`."""
+    mask_std: Tensor | None = None
+    """Of the mask, `(1, 1|C, H, W)`; None where nobody knows."""
 
     def snapshots(self) -> Iterator[Snapshot]:
         """One by one, on the CPU."""
         mask = self.mask.cpu()
+        told = None if self.mask_std is None else self.mask_std.cpu()
         numbers = zip(self.noise_std.tolist(), self.brightness.tolist(), strict=True)
         for signal, (noise, level) in zip(self.signal.cpu(), numbers, strict=True):
-            yield Snapshot(signal, mask, self.camera, noise, level)
+            yield Snapshot(signal, mask, self.camera, noise, level, told)
 
 
 def prepare(
@@ -92,7 +98,8 @@ def prepare(
         noise = estimate_noise(signal, mask, camera).to(dark)
     else:
         noise = torch.zeros_like(dark)
-    return Prepared(signal, mask, camera, dark, noise, checks.brightness(signal, light))
+    level, told = checks.brightness(signal, light), told_spread(options, mask)
+    return Prepared(signal, mask, camera, dark, noise, level, told)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,10 +131,11 @@ def inspect(
     ready = prepare(signal[None], aperture, camera, options, unit)
     given = options.dark_level
     dark = unit * float(ready.dark) if given is None else given
+    checks.check_signal(unit * signal, dark, is_given=given is not None)
     found = None
     if options.check_mask:
         found = register(signal.to(device), aperture[0].to(device), camera)
-        checks.check_orientation(found, camera)
+        checks.check_orientation(found, camera, _turned(measurement, mask))
     findings = (
         *checks.scale_findings(measurement.attrs),
         *findings,
@@ -161,6 +169,12 @@ def _corrected(
         raw_frames.check_grey(values, light)
     made = raw_frames.correct(values, light, options)
     return made.values, unit * bits, (*said, *made.findings)
+
+
+def _turned(measurement: Measurement, mask: Mask) -> dict[str, str]:
+    """What a command was asked to turn, and how (`RawFrameOptions`)."""
+    both = {"mask": mask.attrs, "snapshot": measurement.attrs}
+    return {what: str(attrs["turned"]) for what, attrs in both.items() if "turned" in attrs}
 
 
 def _noise_source(measurement: Measurement, options: Options) -> str:

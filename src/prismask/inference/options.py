@@ -21,6 +21,7 @@ from prismask.solvers import list_solvers
 
 if TYPE_CHECKING:
     from prismask.inference.alignment.pose import KnownPose
+    from prismask.scenes.records import Array
 
 # Nothing here loads torch: the command line shows these fields in its help.
 
@@ -79,18 +80,68 @@ class MethodOptions:
             raise ConfigError(f"noise_std is {self.noise_std:g}; a noise is a number, 0 or more.")
 
 
-class Frame:
-    """A picture of a sensor that belongs to its snapshots; equal if its values are.
+class _Picture:
+    """Values that belong to a run; equal if they are."""
+
+    def __init__(self, values: Array, source: str) -> None:
+        from prismask.scenes.records import array_hash
+
+        self.values = values
+        self.source = source
+        self.hash = array_hash(values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Picture) and other.hash == self.hash
+
+    def __hash__(self) -> int:
+        return hash(self.hash)
+
+    def __str__(self) -> str:
+        return self.source
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.source}, {self.hash})"
+
+
+class MaskStd(_Picture):
+    """How far each pixel of a mask may be wrong.
+
+    values: `(H, W)` or `(C, H, W)`, in the mask's units. source: where they come from.
+    """
+
+    def __init__(self, values: Any, source: str = "given") -> None:
+        from prismask.scenes.records import check_mask_std
+
+        super().__init__(check_mask_std(values), source)
+
+    @classmethod
+    def of(cls, given: Any) -> MaskStd | float:
+        """From a number, or anything that a mask can come as."""
+        from prismask.scenes.conversion import as_mask_std
+
+        if isinstance(given, MaskStd):
+            return given
+        if isinstance(given, Real) or getattr(given, "ndim", None) == 0:
+            number = float(given)
+            if not 0 <= number <= 1:
+                raise ConfigError(
+                    f"mask_std is {number:g}; it says how far the mask may be wrong, between 0 "
+                    "(exact) and 1, the mask's own range. Leave it out where nobody knows."
+                )
+            return number
+        return cls(as_mask_std(given), str(given) if isinstance(given, str | Path) else "given")
+
+
+class Frame(_Picture):
+    """A picture of a sensor that belongs to its snapshots.
 
     values: `(H, L)`, in the units of the snapshots. source: what people call it.
     """
 
     def __init__(self, values: Any, source: str = "given") -> None:
-        from prismask.scenes.records import Measurement, array_hash
+        from prismask.scenes.records import Measurement
 
-        self.values = Measurement(values).values
-        self.source = source
-        self.hash = array_hash(self.values)
+        super().__init__(Measurement(values).values, source)
 
     @classmethod
     def of(cls, given: Any, what: str) -> Frame:
@@ -107,18 +158,6 @@ class Frame:
             return cls(values)
         except ValueError as problem:
             raise type(problem)(f"{what}: {problem}") from problem
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Frame) and other.hash == self.hash
-
-    def __hash__(self) -> int:
-        return hash(self.hash)
-
-    def __str__(self) -> str:
-        return self.source
-
-    def __repr__(self) -> str:
-        return f"Frame({self.source}, {self.hash})"
 
 
 @dataclass(frozen=True)
@@ -182,10 +221,16 @@ class Options(RawOptions, MethodOptions):
     """Options of the solver or the registered method, such as `("iterations", 30)`."""
     pose: KnownPose | None = None
     """Pose of the mask, if an earlier alignment has found it."""
+    mask_std: Any = None
+    """How far the mask may be wrong, as a standard deviation in its units: a number, or for each
+    pixel a file, an array, or a mask with a `std`. [default: what the mask brings along; else the
+    network estimates it]"""
 
     def __post_init__(self) -> None:
         MethodOptions.__post_init__(self)
         RawOptions.__post_init__(self)
+        if self.mask_std is not None:
+            object.__setattr__(self, "mask_std", MaskStd.of(self.mask_std))
         if self.align and self.pose is not None:
             raise ConfigError("align searches for the pose that is given: leave one of them out.")
 
@@ -220,6 +265,9 @@ class Options(RawOptions, MethodOptions):
         if self.pose is not None:
             # The key of the first versions, whose finished cubes are still recognised.
             chosen["place"] = list(self.pose.pose.numbers)
+        if self.mask_std is not None:
+            told = self.mask_std
+            chosen["mask_std"] = told.hash if isinstance(told, MaskStd) else told
         text = json.dumps({**chosen, **facts}, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

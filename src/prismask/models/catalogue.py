@@ -2,8 +2,9 @@
 
 Weights that ship with the package lie in `prismask/weights` as safetensors; a file's name without
 its extension is the name people use (`srn-gst.m2m`). One of them may say `"default": true` in its
-record: that is what `reconstruct` uses when nobody chooses. Another one may say `"default":
-"other_cameras"`: it takes the first one's place behind cameras that are not that of its training.
+record: that is what `reconstruct` uses when nobody chooses. Others may take its place: behind
+cameras that it does not know those that say `"default": "other_cameras"`, and with masks that are
+aligned with the snapshot first, or drawn from a posterior, those that say `"exact_masks"`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from prismask.models.weights import load_weights, read_record
 
 FOLDER = Path(__file__).resolve().parents[1] / "weights"
 SUFFIX = ".safetensors"
-ELSEWHERE = "other_cameras"
-"""What `default` in a record says of weights for cameras that are not the default's."""
+ELSEWHERE, EXACT = "other_cameras", "exact_masks"
+"""What `default` in a record says of weights for cameras that are not the default's, and of those
+that feel a wrong mask most and make the most of a right one."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,11 @@ class Shipped:
         """Whether it does so behind cameras that are not that of the default's training."""
         return self.record.get("default") == ELSEWHERE
 
+    @property
+    def is_default_for_exact_masks(self) -> bool:
+        """Whether it does so with masks that are aligned first, or drawn from its posterior."""
+        return self.record.get("default") == EXACT
+
 
 @cache
 def shipped(folder: Path = FOLDER) -> tuple[Shipped, ...]:
@@ -63,9 +70,11 @@ def default_weights(folder: Path = FOLDER) -> Shipped | None:
 
 
 def defaults(folder: Path = FOLDER) -> tuple[Shipped, ...]:
-    """The weights among which the camera decides when nobody chooses, `default_weights` first."""
+    """The weights that serve when nobody chooses, `default_weights` first."""
     first = default_weights(folder)
-    others = (one for one in shipped(folder) if one.is_default_elsewhere)
+    others = (
+        one for one in shipped(folder) if one.is_default_elsewhere or one.is_default_for_exact_masks
+    )
     return () if first is None else (first, *others)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from prismask.models.inputs import UNKNOWN, Noise, network_input
 from prismask.models.mirror_ensemble import combined, ensemble_size, run_ensemble
-from prismask.models.network import Reconstructor, works_from_snapshot
+from prismask.models.network import Reconstructor, last_look, works_from_snapshot
 from prismask.models.replay import Replayed
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.noise import estimate_noise
@@ -113,6 +113,23 @@ class FastReconstructor:
         run = partial(_run, self.backbone, camera, size)
         return self._replayed(run, (camera, size), seen, measurement, mask, *told).float()
 
+    @torch.inference_mode()
+    def before_projection(
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise: Noise = None,
+        mask_std: Tensor | None = None,
+    ) -> Tensor:
+        """As `Reconstructor.before_projection`, with the posterior's mean mask."""
+        if not works_from_snapshot(self.backbone):
+            return self.once(measurement, mask, camera, noise)
+        mean = self.model.posterior.mean(as_mask_batch(mask))
+        told = self._told(measurement, mean, camera, noise, mask_std)
+        run = partial(_look, self.backbone, camera)
+        return self._replayed(run, (camera, "look"), measurement, mean, *told).float()
+
     def _told(
         self,
         measurement: Tensor,
@@ -132,6 +149,17 @@ class FastReconstructor:
         if mask_std is None:
             mask_std = torch.full_like(as_mask_batch(mask), UNKNOWN)
         return noise.to(measurement), as_mask_batch(mask_std).to(measurement)
+
+
+def _look(
+    backbone: nn.Module,
+    camera: CASSI,
+    measurement: Tensor,
+    mask: Tensor,
+    noise: Noise = None,
+    mask_std: Tensor | None = None,
+) -> Tensor:
+    return last_look(backbone, measurement, mask, camera, noise, mask_std)
 
 
 def _run(

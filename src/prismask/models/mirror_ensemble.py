@@ -11,6 +11,7 @@ The record of some weights says in `mirror_ensemble` how many members they are t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -67,4 +68,6 @@ def combined(answers: Tensor) -> tuple[Tensor, Tensor | None]:
     """Mean and standard deviation over `(size, …)`; no deviation where there is one answer."""
     if len(answers) == 1:
         return answers[0], None
-    return answers.mean(0), answers.std(0)
+    first, second = answers
+    # What `std` says of two numbers, in a tenth of its time on a CPU.
+    return answers.mean(0), (first - second).abs() * math.sqrt(0.5)

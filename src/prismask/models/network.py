@@ -156,6 +156,22 @@ class Reconstructor(nn.Module):
             return stages(measurement, mask, camera, noise, mask_std)
         return Estimates((self.reconstruct(measurement, mask, camera, noise),), (), None)
 
+    def before_projection(
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise: Noise = None,
+        mask_std: Tensor | None = None,
+    ) -> Tensor:
+        """The cube for exactly this mask, before a last step that would fit it to any mask.
+
+        How little it explains says how wrong the mask is. Most networks have no such step.
+        """
+        if works_from_snapshot(self.backbone):
+            return last_look(self.backbone, measurement, mask, camera, noise, mask_std)
+        return self.reconstruct(measurement, mask, camera, noise)
+
     def sample(
         self, measurement: Tensor, mask: Tensor, camera: CASSI, generator: torch.Generator
     ) -> Tensor:
@@ -188,6 +204,19 @@ def wants_physics(backbone: nn.Module) -> bool:
 def works_from_snapshot(backbone: nn.Module) -> bool:
     """Whether the backbone is called as `SnapshotBackbone` says."""
     return bool(getattr(backbone, "works_from_snapshot", False))
+
+
+def last_look(
+    backbone: nn.Module,
+    measurement: Tensor,
+    mask: Tensor,
+    camera: CASSI,
+    noise: Noise = None,
+    mask_std: Tensor | None = None,
+) -> Tensor:
+    """The cube `(B, C, H, W)` of a `SnapshotBackbone`'s last stage, before its last step."""
+    stages = cast("SnapshotBackbone", backbone).estimates
+    return stages(measurement, mask, camera, noise, mask_std).cubes[-2:][0]
 
 
 def run_backbone(

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 
 MOST_SHAPES = 4
 """Recordings kept at once; each holds the memory of one pass."""
+Refused = Callable[[str], None]
+"""Takes the reason why something could not be recorded."""
 LARGEST = 2**27
 """Input elements above which kernels last longer than their starts, so nothing is gained."""
 
@@ -45,6 +47,8 @@ class Replayed:
     def __init__(self) -> None:
         self._counts: dict[Hashable, int] = {}
         self._recordings: dict[Hashable, Recording | None] = {}
+        self.refusals: list[str] = []
+        """Why something could not be recorded; it runs as it is then."""
 
     def __call__(self, function: Callable[..., Tensor], what: Hashable, *given: Tensor) -> Tensor:
         """`function(*given)`; `what` names everything else that the result depends on."""
@@ -55,25 +59,32 @@ class Replayed:
             self._counts[key] = self._counts.get(key, 0) + 1
             if self._counts[key] < 2 or len(self._recordings) >= MOST_SHAPES:
                 return function(*given)
-            self._recordings[key] = _record(function, given)
+            self._recordings[key] = _record(function, given, self.refusals.append)
         recording = self._recordings[key]
         return function(*given) if recording is None else recording(*given)
 
 
-def _record(function: Callable[..., Tensor], given: tuple[Tensor, ...]) -> Recording | None:
+def _record(
+    function: Callable[..., Tensor], given: tuple[Tensor, ...], refused: Refused
+) -> Recording | None:
     """One recording, or None where the function does something a graph cannot hold."""
     inputs = tuple(t.clone() for t in given)
     outputs: list[Tensor] = []
-    graph = capture(lambda: outputs.append(function(*inputs)))
+    graph = capture(lambda: outputs.append(function(*inputs)), refused=refused)
     return None if graph is None else Recording(graph, inputs, outputs[0])
 
 
+def _warn(reason: str) -> None:
+    log.warning("this cannot be recorded as a CUDA graph and runs slower: %s", reason)
+
+
 def capture(
-    run: Callable[[], None], stream: torch.cuda.Stream | None = None
+    run: Callable[[], None], stream: torch.cuda.Stream | None = None, refused: Refused = _warn
 ) -> torch.cuda.CUDAGraph | None:
     """What `run` starts, recorded but not done; None where a graph cannot hold it.
 
     stream: the one it was warmed up on, whose libraries' workspaces the recording then uses.
+    refused: is told why, where it cannot.
     """
     current = torch.cuda.current_stream()
     graph = torch.cuda.CUDAGraph()
@@ -82,8 +93,8 @@ def capture(
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             run()
     except RuntimeError as reason:
-        log.info("this cannot be recorded as a CUDA graph: %s", reason)
         torch.cuda.set_stream(current)
         torch.cuda.synchronize()
+        refused(str(reason))
         return None
     return graph

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from prismask.models.registry import WITHOUT_PLANES
 from prismask.optics.camera import CASSI
 from prismask.optics.dispersion import offsets_from_step
 from prismask.scenes.defaults import STEP
@@ -18,6 +20,12 @@ class Variation:
     """Factors on the length of the spectrum."""
     bend: float = 0.0
     """Most that it was bent, either way."""
+    jitter: float = 0.0
+    """Most by which a band landed beside its place, as a share of half the way to its neighbour."""
+    band_counts: tuple[int, ...] = ()
+    """Into how many bands the spectrum was cut, besides that camera's own."""
+    designs: tuple[str, ...] = ()
+    """How many dispersers there were, besides that camera's own."""
 
     def nearest_spread(self, factor: float) -> float:
         """The factor it learned that is nearest; the camera of the record is always among them."""
@@ -52,4 +60,21 @@ def trained_camera(record: dict[str, Any]) -> CASSI:
 def trained_variation(record: dict[str, Any]) -> Variation:
     """How far cameras lay from `trained_camera`, as `training.setup` tells it."""
     low, high = record.get("spread", ONE_CAMERA.spread)
-    return Variation((float(low), float(high)), float(record.get("bend", ONE_CAMERA.bend)))
+    return Variation(
+        (float(low), float(high)),
+        float(record.get("bend", ONE_CAMERA.bend)),
+        float(record.get("jitter", ONE_CAMERA.jitter)),
+        tuple(int(count) for count in record.get("band_counts", ())),
+        tuple(str(design) for design in record.get("designs", ())),
+    )
+
+
+def knows_wrong_masks(record: Mapping[str, Any]) -> bool:
+    """Whether masks were wrong in the training, and the network was told how far."""
+    masks = record.get("masks") or {}
+    return bool(masks.get("fault_share")) and bool(masks.get("told_share"))
+
+
+def serves_any_camera(record: Mapping[str, Any]) -> bool:
+    """Whether the network of a record works from the snapshot itself, in the camera's own bands."""
+    return record.get("backbone") in WITHOUT_PLANES

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 from prismask.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from prismask.optics.calibrations import combine_calibrations as combine_calibrations
     from prismask.optics.camera import CASSI as CASSI
-    from prismask.optics.curve import Curve as Curve
     from prismask.optics.fabricate import Aperture as Aperture
     from prismask.optics.fabricate import fabricate_mask as fabricate_mask
     from prismask.optics.faults import make_fault as make_fault
     from prismask.optics.masks import MaskRegion as MaskRegion
+    from prismask.optics.measured import Curve as Curve
     from prismask.optics.measured import MeasuredCamera as MeasuredCamera
     from prismask.optics.measured import measure_camera as measure_camera
     from prismask.optics.measured import transmission as transmission
@@ -31,12 +32,12 @@ else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "calibrations": ["combine_calibrations"],
             "camera": ["CASSI"],
-            "curve": ["Curve"],
             "fabricate": ["Aperture", "fabricate_mask"],
             "faults": ["make_fault"],
             "masks": ["MaskRegion"],
-            "measured": ["MeasuredCamera", "measure_camera", "transmission"],
+            "measured": ["Curve", "MeasuredCamera", "measure_camera", "transmission"],
             "noise": ["estimate_noise"],
             "resolve": ["CameraDescription", "resolve_camera"],
             "sensor": ["Gaussian", "Quantise", "Saturate", "Sensor", "ShotRead"],

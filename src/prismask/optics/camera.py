@@ -158,7 +158,9 @@ class CASSI:
         mask = self.check_measurement_and_mask(measurement, mask)
         if self.design == "dual":
             return measurement.unsqueeze(1) * self._code(mask)
-        return self.unshear(measurement) * mask
+        width = measurement.shape[-1 if self.axis == "width" else -2] - self.extent
+        turned = self._turn(measurement), self._turn(mask)
+        return self._turn(shear.masked_unshear(*turned, self.offsets, width))
 
     def unshear(self, measurement: Tensor) -> Tensor:
         """Every band's window of the measurement, without the mask (a view where possible)."""

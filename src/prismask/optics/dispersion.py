@@ -12,7 +12,7 @@ from prismask.scenes.defaults import BANDS, STEP
 
 
 def offsets_from_step(bands: int = BANDS, step: float = STEP) -> Offsets:
-    """Equal steps of `step` pixels a band; a negative step runs the other way."""
+    """Equal steps of `step` pixels per band; a negative step runs the other way."""
     if bands < 1:
         raise ConfigError(f"a camera needs at least one band, not {bands}.")
     return offsets_from_array([step * band for band in range(bands)])

@@ -52,7 +52,7 @@ class MaskEntry:
 
 @dataclass(frozen=True)
 class MaskSet:
-    """Masks by list: the same list gives the same masks for ever."""
+    """Masks by list: the same list always gives the same masks."""
 
     name: str
     """What the set is called."""

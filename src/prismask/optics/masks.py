@@ -144,7 +144,11 @@ class MaskRegion:
             "source_row": self.rectangle.top,
             "source_column": self.rectangle.left,
         }
-        return Mask(self.values, self.source.wavelengths, {**self.source.attrs, **origin})
+        box, std = self.rectangle, self.source.std
+        if std is not None:
+            std = std[..., box.top : box.bottom, box.left : box.right]
+        attrs = {**self.source.attrs, **origin}
+        return Mask(self.values, self.source.wavelengths, attrs, std)
 
     def crop(self, row: int, column: int, height: int, width: int) -> MaskRegion:
         """The crop whose upper left pixel is (`row`, `column`) of the source."""

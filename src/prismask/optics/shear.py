@@ -23,6 +23,10 @@ from torch.nn import functional as F
 
 from prismask.optics import shear_on_device
 
+BLOCK = 2**15 - 1
+"""Values of a band that are worked on at a time; from one more on, torch starts threads."""
+EXACT = (torch.float32, torch.float64)
+"""Types in which a sum over the bands may be rounded after every one of them."""
 Offsets = tuple[float, ...]
 """Displacement of each band in pixels; the smallest is 0."""
 
@@ -48,7 +52,7 @@ def shear_sum(planes: Tensor, offsets: Offsets) -> Tensor:
     """Shear every band by its offset and sum: `(B, C, H, W)` → `(B, H, W + extent)`."""
     step = whole_step(offsets)
     if step is None:
-        return _shear_sum_interpolated(planes, None, offsets, power=1)
+        return _shear_sum_anyhow(planes, None, offsets, power=1)
     if step == 0:
         return planes.sum(1)
     if step < 0:
@@ -65,10 +69,9 @@ def masked_shear_sum(cube: Tensor, mask: Tensor, offsets: Offsets) -> Tensor:
     """`shear_sum(cube * mask)`; without autograd the product lands in the sheared rows at once."""
     step = whole_step(offsets)
     if step is None:
-        return _shear_sum_interpolated(cube, mask, offsets, power=1)
-    needs_grad = torch.is_grad_enabled() and (cube.requires_grad or mask.requires_grad)
+        return _shear_sum_anyhow(cube, mask, offsets, power=1)
     # Writing into a part of a tensor is what autograd cannot follow and a compiler fuses better.
-    if step <= 0 or needs_grad or torch.compiler.is_compiling():
+    if step <= 0 or _is_followed(cube, mask):
         return shear_sum(cube * mask, offsets)
     batch = max(cube.shape[0], mask.shape[0])
     bands, height, width = cube.shape[1:]
@@ -97,6 +100,21 @@ def unshear(image: Tensor, offsets: Offsets, width: int) -> Tensor:
         windows: Tensor = _Windows.apply(image, offsets, width)  # type: ignore[no-untyped-call]
         return windows
     return _windows(image, offsets, width)
+
+
+def masked_unshear(image: Tensor, mask: Tensor, offsets: Offsets, width: int) -> Tensor:
+    """`unshear(image) * mask (B|1, 1|C, H, W)`; without autograd no band is written twice."""
+    step = whole_step(offsets)
+    if (step is not None and step >= 0) or not _goes_by_band(image, mask):
+        return unshear(image, offsets, width) * mask
+    batch, height = max(image.shape[0], mask.shape[0]), image.shape[1]
+    dtype = torch.promote_types(image.dtype, mask.dtype)
+    cube = _like(image, (batch, len(offsets), height, width), dtype)
+    for rows in _blocks(cube):
+        for band, offset in enumerate(offsets):
+            window, code = _window(image[:, rows], offset, width), _of_band(mask, band)
+            torch.mul(window, code[:, rows], out=cube[:, band, rows])
+    return cube
 
 
 def _windows(image: Tensor, offsets: Offsets, width: int) -> Tensor:
@@ -142,7 +160,7 @@ def shear_sum_of_squares(squares: Tensor, offsets: Offsets) -> Tensor:
     """Σ_λ S_λ² u_λ with squared interpolation weights: the diagonal of Σ_λ S_λ diag(u_λ) S_λᵀ."""
     if whole_step(offsets) is not None:
         return shear_sum(squares, offsets)
-    return _shear_sum_interpolated(squares, None, offsets, power=2)
+    return _shear_sum_anyhow(squares, None, offsets, power=2)
 
 
 def _sum_reread(rows: Tensor, bands: int, length: int) -> Tensor:
@@ -164,28 +182,76 @@ def _window(image: Tensor, offset: float, width: int) -> Tensor:
     return torch.lerp(window, image[..., whole + 1 : whole + 1 + width], rest)
 
 
-def _shear_sum_interpolated(
-    planes: Tensor, mask: Tensor | None, offsets: Offsets, power: int
-) -> Tensor:
+def _shear_sum_anyhow(planes: Tensor, mask: Tensor | None, offsets: Offsets, power: int) -> Tensor:
     """Σ_λ of band λ (times its mask), moved by any offset; on a CPU one band after the other."""
+    length = planes.shape[-1] + shear_extent(offsets)
     if _gathers(planes):
         coded = planes if mask is None else planes * mask
-        length = planes.shape[-1] + shear_extent(offsets)
         return shear_on_device.shear_sum(coded, _places(offsets, planes.device), length, power)
-    batch, _, height, width = planes.shape
-    dtype = planes.dtype
+    batch, dtype = planes.shape[0], planes.dtype
     if mask is not None:
         batch, dtype = max(batch, mask.shape[0]), torch.promote_types(dtype, mask.dtype)
-    image = planes.new_zeros(batch, height, width + shear_extent(offsets), dtype=dtype)
+    image = _like(planes, (batch, planes.shape[2], length), dtype).zero_()
+    if not _goes_by_band(planes, *(() if mask is None else (mask,))):
+        _add_bands(image, planes, mask, offsets, power)
+        return image
+    for rows in _blocks(image):
+        # Channels last: every band would be read through all others.
+        part = planes[:, :, rows].contiguous() if planes.stride(1) == 1 else planes[:, :, rows]
+        _add_bands(image[:, rows], part, None if mask is None else mask[:, :, rows], offsets, power)
+    return image
+
+
+def _add_bands(
+    image: Tensor, planes: Tensor, mask: Tensor | None, offsets: Offsets, power: int
+) -> None:
+    width = planes.shape[-1]
     for band, offset in enumerate(offsets):
         whole, rest = _split(offset)
-        plane = planes[:, band]
+        near, plane = image[..., whole : whole + width], planes[:, band]
+        if mask is not None and not rest:
+            near.addcmul_(plane, _of_band(mask, band))
+            continue
         if mask is not None:
-            plane = plane * mask[:, band if mask.shape[1] > 1 else 0]
-        image[..., whole : whole + width].add_(plane, alpha=(1 - rest) ** power)
+            plane = plane * _of_band(mask, band)
+        near.add_(plane, alpha=(1 - rest) ** power)
         if rest:
             image[..., whole + 1 : whole + 1 + width].add_(plane, alpha=rest**power)
-    return image
+
+
+def _blocks(planes: Tensor) -> list[slice]:
+    """Rows of `planes (B, …, H, W)` that stay in a cache while all bands pass.
+
+    And that torch works on without calling its threads together: where other programs keep the
+    cores busy, waiting for them once a band would take longer than the work.
+    """
+    height = planes.shape[-2]
+    rows = max(1, BLOCK // max(1, planes.shape[0] * planes.shape[-1]))
+    return [slice(first, first + rows) for first in range(0, height, rows)]
+
+
+def _of_band(mask: Tensor, band: int) -> Tensor:
+    """`(B|1, 1|C, H, W)` → `(B|1, H, W)`."""
+    return mask[:, band if mask.shape[1] > 1 else 0]
+
+
+def _like(planes: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Room for planes of this shape whose pixels follow each other as in `planes`."""
+    if planes.stride(-1) != 1 and planes.stride(-2) == 1:  # turned, for a prism along the height
+        return planes.new_empty((*shape[:-2], shape[-1], shape[-2]), dtype=dtype).mT
+    return planes.new_empty(shape, dtype=dtype)
+
+
+def _is_followed(*tensors: Tensor) -> bool:
+    """Whether autograd or a compiler takes note of what is done."""
+    needs_grad = torch.is_grad_enabled() and any(one.requires_grad for one in tensors)
+    return needs_grad or torch.compiler.is_compiling()
+
+
+def _goes_by_band(*tensors: Tensor) -> bool:
+    """Whether a loop over the bands is the fastest there is; sums stay as exact as they were."""
+    exact = all(one.device.type == "cpu" and one.dtype in EXACT for one in tensors)
+    return exact and not _is_followed(*tensors)
 
 
 def _gathers(image: Tensor) -> bool:

@@ -35,29 +35,33 @@ def unshear(image: Tensor, places: Tensor, width: int, power: int = 1) -> Tensor
 
 def _split(places: Tensor, dtype: torch.dtype, power: int) -> tuple[Tensor, Tensor, Tensor]:
     """Whole pixels `(B|1, C, 1, 1)`, and the weights of the two pixels that share a value."""
-    rows = places if places.ndim == 2 else places[None]
+    # Compiled, all of this is done over for every value that is read: so no double precision that
+    # nobody asked for, no eight-byte numbers, no power of one.
+    rows = (places if places.ndim == 2 else places[None])[:, :, None, None].to(dtype)
     whole = rows.floor()
-    rest = (rows - whole).to(dtype)[:, :, None, None]
-    return whole.long()[:, :, None, None], (1 - rest) ** power, rest**power
+    rest = rows - whole
+    near = 1 - rest
+    weights = (near, rest) if power == 1 else (near**power, rest**power)
+    return whole.to(torch.int32), *weights
 
 
 def _read(values: Tensor, column: Tensor) -> Tensor:
     """`values (B, C, H, N)` at columns `(B|1, C, 1, M)`, 0 beyond the ends: `(B, C, H, M)`."""
     batch, bands, height, count = values.shape
     inside = (column >= 0) & (column < count)
-    index = column.clamp(0, count - 1).expand(batch, bands, height, -1)
+    index = column.clamp(0, count - 1).long().expand(batch, bands, height, -1)
     return torch.where(inside, values.gather(-1, index), 0)
 
 
 def _sheared(planes: Tensor, places: Tensor, length: int, power: int) -> Tensor:
     whole, near, far = _split(places, planes.dtype, power)
-    column = torch.arange(length, device=planes.device) - whole
+    column = torch.arange(length, device=planes.device, dtype=torch.int32) - whole
     return (near * _read(planes, column) + far * _read(planes, column - 1)).sum(1)
 
 
 def _unsheared(image: Tensor, places: Tensor, width: int, power: int) -> Tensor:
     whole, near, far = _split(places, image.dtype, power)
-    column = torch.arange(width, device=image.device) + whole
+    column = torch.arange(width, device=image.device, dtype=torch.int32) + whole
     rows = image[:, None].expand(-1, whole.shape[1], -1, -1)
     return near * _read(rows, column) + far * _read(rows, column + 1)
 

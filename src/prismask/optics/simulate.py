@@ -22,6 +22,7 @@ from prismask.optics.randomness import seeded
 from prismask.optics.sensor import Stage
 from prismask.scenes.conversion import as_cube, as_mask
 from prismask.scenes.records import Array, Mask, Measurement
+from prismask.wording import told_in_python
 
 if TYPE_CHECKING:
     from prismask.optics.resolve import CameraDescription
@@ -32,6 +33,7 @@ Scale = float | Literal["fit", "white"]
 the brightest pixel of a white scene of value 1 there, the same for every scene."""
 
 
+@told_in_python
 def simulate(
     cube: CubeLike,
     mask: MaskLike,

@@ -91,6 +91,10 @@ class VariedCamera(CASSI):
         """A x, `(B, H, W + extent)`."""
         return self._shear(cube * self.check_cube_and_mask(cube, mask))
 
+    def adjoint(self, measurement: Tensor, mask: Tensor) -> Tensor:
+        """Aᵀ y, `(B, C, H, W)`."""
+        return self.unshear(measurement) * self.check_measurement_and_mask(measurement, mask)
+
     def unshear(self, measurement: Tensor) -> Tensor:
         """Every band's window of the measurement, `(B, C, H, W)`."""
         width = self.scene_size((measurement.shape[-2], measurement.shape[-1]))[1]

@@ -10,6 +10,7 @@ nothing is left behind, however this process ends. Answers are never unpickled: 
 crafted file has taken over must not be able to take this one over as well.
 
 Calls may come from any thread and any process; several at a time each have a cage of their own.
+For a process that keeps what it has prepared from one task to the next, see `StandingCage`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,10 +45,21 @@ MOST_IDLE = 2
 """Warm processes that are kept for the next call."""
 GRACE_SECONDS = 30.0
 """What starting a process and importing parsers may take on top of the task's own time."""
+POLL_SECONDS = 0.1
+"""How soon a task that was called off is stopped."""
+
+LONGEST_LINE = 64
+
+Report = Callable[[int, int], None]
+"""Takes how many parts of a task are done, and how many there are."""
 
 _START = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from prismask.parallel.cage_process import serve; serve(int(sys.argv[2]))"
+)
+_STAND = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from prismask.parallel.cage_process import stand; stand(int(sys.argv[2]), sys.argv[3])"
 )
 
 
@@ -68,7 +80,14 @@ class CrashError(CageError):
 
 
 class TaskFailedError(CageError):
-    """The task raised something that is no `PrismaskError`; the message has its type and text."""
+    """The task raised something that is no `PrismaskError`; the message has its type and text.
+
+    Its traceback is among the notes, which logs show and messages do not.
+    """
+
+
+class CancelledError(CageError):
+    """Somebody called the task off, and it was stopped."""
 
 
 @dataclass(frozen=True)
@@ -88,21 +107,17 @@ def is_supported() -> bool:
 
 
 def run_caged(
-    task: str, arguments: Sequence[Any], limits: Limits, modules: Sequence[str] = ()
+    task: str,
+    arguments: Sequence[Any],
+    limits: Limits,
+    modules: Sequence[str] = (),
+    is_cancelled: Callable[[], bool] | None = None,
 ) -> tuple[Any, list[NDArray[Any]]]:
     """Do a task; raises its own `PrismaskError`, or a `CageError` where it gave no answer."""
-    order = {
-        "task": task,
-        "arguments": list(arguments),
-        "modules": list(modules),
-        "seconds": limits.seconds,
-        "memory_bytes": limits.memory_bytes,
-        "folder": _working_folder(),
-        "log_level": logging.getLogger("prismask").getEffectiveLevel(),
-    }
+    order = order_for(task, arguments, limits) | {"modules": list(modules)}
     cage = _borrow()
     try:
-        code = cage.call(json.dumps(order).encode(), limits.seconds + GRACE_SECONDS)
+        code = cage.call(order, limits.seconds + GRACE_SECONDS, is_cancelled=is_cancelled)
         _check_exit(code, limits)
         answer, arrays = cage.answer()
     except BaseException as problem:
@@ -114,26 +129,48 @@ def run_caged(
             cage.kill()
         raise
     _give_back(cage)
-    _log_again(answer.get("messages", []))
+    return facts_of(answer), arrays
+
+
+def order_for(task: str, arguments: Sequence[Any], limits: Limits) -> dict[str, Any]:
+    """What a cage is told about a task."""
+    return {
+        "task": task,
+        "arguments": list(arguments),
+        "modules": [],
+        "seconds": limits.seconds,
+        "memory_bytes": limits.memory_bytes,
+        "folder": _working_folder(),
+        "log_level": logging.getLogger("prismask").getEffectiveLevel(),
+    }
+
+
+def facts_of(answer: dict[str, Any]) -> Any:
+    """What a task found out; raises what it raised, and logs again what it logged."""
+    for name, level, text in answer.get("messages", []):
+        logging.getLogger(str(name)).log(int(level), "%s", str(text))
     if "error" in answer:
-        raise _error(str(answer["error"]), str(answer["message"]))
-    return answer["facts"], arrays
+        problem = _error(str(answer["error"]), str(answer["message"]))
+        problem.add_note(str(answer.get("traceback", "")))
+        raise problem
+    return answer["facts"]
 
 
 class Cage:
     """A warm process and its scratch file, for one call at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, standing: bool = False, folder: Path | None = None) -> None:
+        """standing: one that does tasks itself; it removes `folder` should its caller be killed."""
         self.scratch = _scratch_file()
         self.is_lost = False
         path = json.dumps([str(Path(_working_folder(), entry)) for entry in sys.path])
-        environment = os.environ | {
-            # A process with threads of its own must not fork.
-            **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),
-        }
+        # A process with threads of its own must not fork.
+        single = () if standing else ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+        environment = os.environ | dict.fromkeys(single, "1")
+        words = [_STAND if standing else _START, path, str(self.scratch), str(folder or "")]
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-W", "ignore", "-c", _START, path, str(self.scratch)],
+                [sys.executable, "-W", "ignore", "-c", *words],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                 pass_fds=(self.scratch,), start_new_session=True, env=environment, bufsize=0,
                 cwd="/",  # no folder is kept busy by a process that only waits
@@ -143,20 +180,33 @@ class Cage:
             raise CrashError(f"a process could not be started: {problem.strerror}.") from problem
         _all.add(self)
 
-    def call(self, order: bytes, seconds: float) -> int:
+    def call(
+        self,
+        order: dict[str, Any],
+        seconds: float,
+        report: Report | None = None,
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> int:
         """Have a task done; gives the exit code of its process, negative for a signal."""
         assert self.process.stdin is not None
         deadline = time.monotonic() + seconds
+        text = json.dumps(order).encode() + b"\n"
         try:
             os.ftruncate(self.scratch, 0)
-            self.process.stdin.write(order + b"\n")
-            return int(self._line(deadline))
-        except (OSError, ValueError) as problem:
+            self.process.stdin.write(text)
+            while True:
+                code, *progress = map(int, self._line(deadline, is_cancelled).split())
+                if not progress:
+                    return code
+                if report is not None:
+                    report(code, *progress)
+        except (OSError, ValueError, TypeError) as problem:
             self.is_lost = True
             raise CrashError("the process that does such tasks ended.") from problem
 
-    def _line(self, deadline: float) -> bytes:
+    def _line(self, deadline: float, is_cancelled: Callable[[], bool] | None) -> bytes:
         assert self.process.stdout is not None
+        pause = 1000.0 if is_cancelled is None else POLL_SECONDS
         handle = self.process.stdout.fileno()
         poll = select.poll()
         poll.register(handle, select.POLLIN)
@@ -166,11 +216,15 @@ class Cage:
             if left < 0:
                 self.is_lost = True
                 raise TimeLimitError("no answer came in time.")
-            if not poll.poll(1000 * min(left + 0.01, 1000)):
+            if is_cancelled is not None and is_cancelled():
+                self.is_lost = True
+                raise CancelledError("cancelled.")
+            if not poll.poll(1000 * min(left + 0.01, pause)):
                 continue
-            got = os.read(handle, 64)
-            if not got:
-                raise OSError("the pipe was closed")
+            # One byte at a time: whatever follows this line belongs to the next.
+            got = os.read(handle, 1)
+            if not got or len(line) > LONGEST_LINE:
+                raise OSError("the pipe was closed, or has nonsense in it")
             line += got
         return line
 
@@ -265,11 +319,6 @@ def _error(name: str, message: str) -> PrismaskError:
     if isinstance(kind, type) and issubclass(kind, PrismaskError):
         return kind(message)
     return TaskFailedError(message)
-
-
-def _log_again(messages: list[list[Any]]) -> None:
-    for name, level, text in messages:
-        logging.getLogger(str(name)).log(int(level), "%s", str(text))
 
 
 # --- cages at hand -------------------------------------------------------------------------------

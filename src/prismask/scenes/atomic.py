@@ -9,32 +9,116 @@ Files that belong together (an ENVI header and its data) are swapped in an order
 a mixed pair: the *key* file, the last of the list and the one readers start from, goes away first
 and comes back last. By then all new files are complete, so that a swap that was killed in between
 can be read (`key_of_swap`, `file_of_swap`) and finished (`finish_swap`) by anyone who comes later.
+
+Files that are still being written are called
+`.name.COMPUTER-PROCESS-RANDOM.prismask-part`: the token in the middle says which process of which
+computer made a file, so that what a killed run left can be told from what somebody is writing.
+The files of one write share a token: whoever finds one of them can find the others.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
+import platform
+import re
+import secrets
 import shutil
 import stat
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from prismask.errors import OutputExistsError, PrismaskError, WriteFailedError
-from prismask.scenes import hidden_files
-from prismask.scenes.hidden_files import OLD_SUFFIX as OLD_SUFFIX
-from prismask.scenes.hidden_files import PART_SUFFIX as PART_SUFFIX
-from prismask.scenes.hidden_files import (
-    hidden_name,
-    hidden_start,
-    is_abandoned,
-    new_token,
-    sweep,
-    token_of,
-)
-from prismask.scenes.hidden_files import is_leftover as is_leftover
 from prismask.scenes.outputs import check_takes_files
+
+PART_SUFFIX = ".prismask-part"
+"""Ends the name of a file that is still being written."""
+OLD_SUFFIX = ".prismask-old"
+"""Ends the name of a replaced file while its pair is being swapped."""
+
+_TOKEN = re.compile(r"\.([0-9a-f]{4}-[0-9a-f]+-[0-9a-f]{8})\.prismask-(?:part|old)$")
+_LONGEST_NAME = 150
+
+in_use: set[str] = set()
+"""Tokens of what this process is writing."""
+swept: set[tuple[int, Path]] = set()
+"""Folders that a process has looked through, with its number: it may fork."""
+
+
+def new_token() -> str:
+    """A token of this process."""
+    return f"{_computer():04x}-{os.getpid():x}-{secrets.token_hex(4)}"
+
+
+def token_of(path: Path) -> str:
+    """The token in a hidden name; empty where there is none."""
+    found = _TOKEN.search(path.name)
+    return found[1] if found else ""
+
+
+def hidden_name(target: Path, token: str, suffix: str) -> Path:
+    """The hidden file beside `target`."""
+    return target.with_name(f"{hidden_start(target)}{token}{suffix}")
+
+
+def hidden_start(target: Path) -> str:
+    """How the names of hidden files for `target` begin.
+
+    A long name is cut: most disks take 255 bytes, and it needs room for what is put around it.
+    """
+    raw = os.fsencode(target.name)
+    if len(raw) <= _LONGEST_NAME:
+        return f".{target.name}."
+    start = raw[:_LONGEST_NAME].decode("utf-8", "ignore")
+    return f".{start}~{hashlib.sha256(raw).hexdigest()[:8]}."
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether a file is the remains of an interrupted write."""
+    return path.name.endswith((PART_SUFFIX, OLD_SUFFIX))
+
+
+def is_abandoned(path: Path) -> bool:
+    """Whether the process that made a hidden file has ended; False where that cannot be known."""
+    token = token_of(path)
+    if not token:
+        return False
+    computer, process, _ = (int(part, 16) for part in token.split("-"))
+    if computer != _computer():
+        return False
+    if process == os.getpid():
+        return token not in in_use  # an earlier process had the same number
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass
+    return False
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed runs left in a folder; once per run, as folders may be large.
+
+    Parts of a swap that was interrupted are kept: they are complete, and will be needed.
+    """
+    if (os.getpid(), folder) in swept:
+        return
+    swept.add((os.getpid(), folder))
+    with contextlib.suppress(OSError):
+        found = [path for path in folder.iterdir() if is_leftover(path)]
+        swapping = {token_of(path) for path in found if path.name.endswith(OLD_SUFFIX)}
+        for path in found:
+            is_part = path.name.endswith(PART_SUFFIX) and token_of(path) not in swapping
+            if is_part and is_abandoned(path):
+                path.unlink(missing_ok=True)
+
+
+def _computer() -> int:
+    return zlib.crc32(platform.node().encode("utf-8", "replace")) & 0xFFFF
 
 
 @contextmanager
@@ -63,7 +147,7 @@ def write_together(
         _remove_old(targets)
     parts: list[Path] = []
     token = new_token()
-    hidden_files.in_use.add(token)
+    in_use.add(token)
     try:
         for target in targets:
             parts.append(_new_part(target, token))
@@ -83,7 +167,7 @@ def write_together(
             # A part that cannot even be removed must not hide the error that led here.
             with contextlib.suppress(OSError):
                 part.unlink(missing_ok=True)
-        hidden_files.in_use.discard(token)
+        in_use.discard(token)
 
 
 def check_output(path: Path, overwrite: bool = False) -> None:
@@ -104,8 +188,7 @@ def refuse_existing(path: Path, overwrite: bool = False) -> None:
         raise OutputExistsError(f"{path} is a folder; give the name of a file in it.")
     if exists and not overwrite:
         raise OutputExistsError(
-            f"{path} exists already and was kept. Choose another name, or allow overwriting "
-            "(overwrite=True, --overwrite)."
+            f"{path} exists already and was kept. Choose another name, or give --overwrite."
         )
 
 

@@ -19,6 +19,7 @@ from prismask.checks import check_finite, check_shape
 from prismask.errors import ConfigError, ValuesError
 from prismask.scenes.records import Cube
 from prismask.scenes.standards import EQUAL_ENERGY, illuminant_at, observer_at
+from prismask.wording import told_in_python
 
 Values = NDArray[np.float64]
 Illuminant = str | ArrayLike
@@ -49,6 +50,7 @@ VISIBLE_NM = (380.0, 780.0)
 _log = logging.getLogger(__name__)
 
 
+@told_in_python
 def to_srgb(
     cube: Cube, illuminant: Illuminant | None = None, exposure: Exposure = "auto"
 ) -> NDArray[np.uint8]:
@@ -69,6 +71,7 @@ def to_srgb(
     return np.asarray(np.round(255 * encode_srgb(linear * factor)), dtype=np.uint8)
 
 
+@told_in_python
 def auto_exposure(cube: Cube, illuminant: Illuminant | None = None) -> float:
     """The exposure that puts the 99.5th percentile of the brightest channel at 0.9 (linear).
 
@@ -159,7 +162,7 @@ def _wavelengths_of(cube: Cube) -> Values:
     if cube.wavelengths is None:
         raise ValuesError(
             f"the wavelengths of this cube's {cube.bands} bands are unknown, so its colours are "
-            "too. Give them: Cube(values, wavelengths=[…]) or --wavelengths 450,460,… in nm."
+            "too. Give --wavelengths in nm."
         )
     return cube.wavelengths
 

@@ -7,14 +7,15 @@ floating point is taken as it stands. Axes of length 1 in front, as in a batch o
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from prismask.errors import ShapeError, ValuesError
-from prismask.scenes.records import Cube, Mask, Measurement, Record
+from prismask.errors import PrismaskWarning, ShapeError, ValuesError
+from prismask.scenes.records import Array, Cube, Mask, Measurement, Record, check_mask_std
 from prismask.scenes.units import to_fraction
 
 if TYPE_CHECKING:
@@ -46,6 +47,32 @@ def as_measurement(given: MeasurementLike, name: str = "measurement") -> Measure
     return cast(Measurement, _as_record(given, "measurement", name))
 
 
+def as_mask_std(given: Any, name: str = "mask_std") -> Array:
+    """How far a mask may be wrong, `(H, W)` or `(C, H, W)`, of the same things as a mask.
+
+    Of a mask, or of a file or dataset that holds one, its `std`; where it has none, its values.
+    """
+    if isinstance(given, Mask):
+        return given.values if given.std is None else given.std
+    if isinstance(given, Cube | Measurement):
+        raise ValuesError(
+            f"{name} is a {type(given).__name__}; give a number, or how far each pixel of the mask "
+            "may be wrong: a Mask with a std, a file, an array."
+        )
+    if isinstance(given, str | os.PathLike):
+        from prismask.scenes.formats.files import load_mask_std
+
+        return load_mask_std(Path(given))
+    if hasattr(given, "dims") and hasattr(given, "coords"):
+        from prismask.scenes.formats.selection import read_mask_std
+        from prismask.scenes.labelled import dataset_contents
+
+        dataset = given if hasattr(given, "data_vars") else given.to_dataset(name="mask")
+        return read_mask_std(dataset_contents(dataset, name))
+    values = _without_batch(_array(given, name), "mask", name)
+    return check_mask_std(to_fraction(values), name=name)
+
+
 def _as_record(given: Any, kind: Kind, name: str) -> Record:
     if isinstance(given, _KINDS[kind]):
         return given
@@ -61,7 +88,16 @@ def _as_record(given: Any, kind: Kind, name: str) -> Record:
     if hasattr(given, "dims") and hasattr(given, "coords"):
         return _from_xarray(given, kind)
     values = to_fraction(_without_batch(_array(given, name), kind, name))
+    _warn_of_axes(values.shape, name)
     return _KINDS[kind](values)
+
+
+def _warn_of_axes(shape: tuple[int, ...], name: str) -> None:
+    from prismask.scenes.formats.selection import other_band_axis
+
+    text = other_band_axis(shape)
+    if text:
+        warnings.warn(f"{name}: {text}", PrismaskWarning, stacklevel=5)
 
 
 def _from_xarray(given: Any, kind: Kind) -> Record:

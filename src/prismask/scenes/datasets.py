@@ -163,7 +163,8 @@ def load_mask_file(folder: str | Path, region: MaskRegion | str) -> Mask:
             f"which is {size_text(mask.size)}."
         )
     attrs = {"source": region.file, "rows": [top, bottom], "columns": [left, right]}
-    return Mask(mask.values[..., top:bottom, left:right], mask.wavelengths, attrs)
+    std = None if mask.std is None else mask.std[..., top:bottom, left:right]
+    return Mask(mask.values[..., top:bottom, left:right], mask.wavelengths, attrs, std)
 
 
 def read_scene_folder(

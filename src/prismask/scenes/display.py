@@ -29,7 +29,8 @@ def summary(record: Record) -> str:
     low, high = float(record.values.min()), float(record.values.max())
     if isinstance(record, Mask):
         planes = f"{len(record.values)} planes × " if record.values.ndim == 3 else ""
-        return f"{kind} {planes}{size}, {100 * float(record.values.mean()):.0f} % open"
+        spread = "" if record.std is None else ", with spread"
+        return f"{kind} {planes}{size}, {100 * float(record.values.mean()):.0f} % open{spread}"
     return f"{kind} {size}, {low:.3g} to {high:.3g}"
 
 
@@ -37,7 +38,8 @@ def as_html(record: Record) -> str:
     """A thumbnail beside the facts, with nothing loaded from elsewhere."""
     picture = base64.b64encode(png_bytes(thumbnail(record))).decode()
     lines = [f"<b>{escape(summary(record))}</b>"]
-    shown = ("title", "model", "method", "interval", "residual", "source")
+    shown = ("title", "model", "method", "interval", "residual", "trust_grade", "trust_because",
+             "source")  # fmt: skip
     lines += [
         f"{escape(key)}: {escape(str(record.attrs[key])[:200])}"
         for key in shown

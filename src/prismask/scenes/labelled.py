@@ -1,6 +1,7 @@
 """Records as `xarray.Dataset` and back: dims `wavelength, y, x`, CF-style attributes.
 
-Variables are `cube` with `cube_std`, `cube_lower`, `cube_upper`, or `mask`, or `measurement`.
+Variables are `cube` with `cube_std`, `cube_lower`, `cube_upper`, or `mask` with `mask_std`, or
+`measurement`.
 Provenance travels as one JSON text in the attribute `provenance`, so nested values come back as
 they were.
 """
@@ -31,12 +32,20 @@ from prismask.scenes.formats.contents import (
 from prismask.scenes.formats.selection import make_record
 from prismask.scenes.records import Cube, Record
 from prismask.scenes.units import is_length
-from prismask.scenes.wavelengths import MOST_NM_BESIDE, WAVELENGTH_NAMES, may_be_list
+from prismask.scenes.wavelengths import (
+    MOST_NM_BESIDE,
+    WAVELENGTH_NAMES,
+    check_number,
+    may_be_list,
+)
 
 if TYPE_CHECKING:
     import xarray
 
 CONVENTIONS = "CF-1.11"
+
+Described = tuple[tuple[str, ...], NDArray[Any], dict[str, str]]
+"""Dimensions, values and attributes of a variable."""
 
 _LONG_NAMES = {
     "cube": "spectral radiance as a fraction of full scale",
@@ -44,6 +53,7 @@ _LONG_NAMES = {
     "cube_lower": "lower end of the interval of the cube",
     "cube_upper": "upper end of the interval of the cube",
     "mask": "transmission of the coded aperture",
+    "mask_std": "standard deviation of the mask",
     "measurement": "coded snapshot as a fraction of full scale",
 }
 _SPECTRAL = {*WAVELENGTH_NAMES, "band", "channel", "channels", "spectral", "c"}
@@ -56,10 +66,20 @@ def to_dataset(record: Record) -> xarray.Dataset:
     """A record as a labelled dataset."""
     import xarray
 
+    variables, attrs = described(record)
+    coords = {name: variables.pop(name) for name in ("wavelength",) if name in variables}
+    return xarray.Dataset(variables, coords, attrs)
+
+
+def described(record: Record) -> tuple[dict[str, Described], dict[str, str]]:
+    """Everything a dataset says, without one: xarray takes longer to import than most are to write.
+
+    Variables by name, the wavelengths last, and the attributes of the whole.
+    """
     kind = kind_of(record)
     wavelengths = wavelengths_of(record)
     arrays = arrays_of(record)
-    variables: dict[str, Any] = {}
+    variables: dict[str, Described] = {}
     for name in (kind, *(name for name in arrays if name != kind)):
         dims = ("wavelength", "y", "x")[-arrays[name].ndim :]
         attrs = {"long_name": _LONG_NAMES[name], "units": "1"}
@@ -67,14 +87,13 @@ def to_dataset(record: Record) -> xarray.Dataset:
     others = [name for name in arrays if name != kind]
     if others:
         variables[kind][2]["ancillary_variables"] = " ".join(others)
-    coords: dict[str, Any] = {}
     if wavelengths is not None:
         about = {
             "units": "nm",
             "long_name": "centre wavelength of the band",
             "standard_name": "radiation_wavelength",
         }
-        coords["wavelength"] = ("wavelength", wavelengths, about)
+        variables["wavelength"] = (("wavelength",), np.asarray(wavelengths), about)
     attrs = {
         "Conventions": CONVENTIONS,
         "title": f"Prismask {kind}",
@@ -82,7 +101,7 @@ def to_dataset(record: Record) -> xarray.Dataset:
         "prismask_kind": kind,
         "provenance": to_json(record.attrs),
     }
-    return xarray.Dataset(variables, coords, attrs)
+    return variables, attrs
 
 
 def with_pixels(dataset: xarray.Dataset) -> xarray.Dataset:
@@ -108,6 +127,8 @@ def select(cube: Cube, labels: Mapping[str, Any]) -> xarray.DataArray:
     slices = {name: label for name, label in labels.items() if isinstance(label, slice)}
     points = {name: label for name, label in labels.items() if name not in slices}
     for name, label in points.items():
+        if name == "wavelength":
+            check_number(label)
         ends = array[name].values[[0, -1]]
         room = MOST_NM_BESIDE if name == "wavelength" else 0
         if np.any(np.asarray(label) < ends[0] - room) or np.any(np.asarray(label) > ends[1] + room):

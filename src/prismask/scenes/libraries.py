@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +148,13 @@ def ranked(spectrum: Spectrum, library: SpectralLibrary) -> list[tuple[str, floa
         (angle,) = _angle(_directions(one.values, axis=0), here)
         found.append((one.name, float(angle)))
     return sorted(found, key=lambda pair: pair[1])
+
+
+def scaled_to(material: Spectrum, spectrum: Spectrum) -> tuple[Spectrum, float]:
+    """A material at the brightness of a spectrum, and the factor: angles ignore brightness."""
+    length = float(np.linalg.norm(material.values))
+    factor = float(np.linalg.norm(spectrum.values)) / length if length > 0 else 1.0
+    return replace(material, values=material.values * factor), factor
 
 
 def _spectra_for(cube: Cube, spectra: Any) -> Values:

@@ -1,7 +1,8 @@
 """What can be known before the work about whether its result can be written.
 
 An hour of computing that ends at a folder without room is an hour lost, and an input that its own
-result replaces may never be taken again. Commands ask here before they start.
+result replaces may never be taken again. Commands ask here before they start, so that what a
+command writes is never what it reads, by whatever name either goes.
 """
 
 from __future__ import annotations
@@ -92,3 +93,30 @@ def _identity(path: Path) -> Identity | None:
     except (OSError, ValueError):
         return None
     return found.st_dev, found.st_ino
+
+
+def check_inputs(*files: Path) -> None:
+    """Raise for the first file that is not there: that comes before what the output lacks."""
+    from prismask.scenes.formats.registry import check_exists
+
+    for path in files:
+        check_exists(path)
+
+
+def check_record(out: Path, overwrite: bool, *read: Path | str | None) -> None:
+    """Raise unless a record can be written at `out` without harm to what is read.
+
+    read: files, and texts that may name one; None is nothing.
+    """
+    from prismask.scenes.formats.registry import check_writable
+
+    refuse_read(check_writable(out, overwrite).written(out), *read)
+
+
+def refuse_read(written: Iterable[Path], *read: Path | str | None) -> None:
+    """Raise where one of the files `written` is, or belongs to, one that is `read`."""
+    from prismask.scenes.formats.registry import stored
+    from prismask.scenes.outputs import refuse_inputs
+
+    files = [Path(path) for path in read if path is not None and "\0" not in str(path)]
+    refuse_inputs(written, [file for path in files for file in stored(path)])

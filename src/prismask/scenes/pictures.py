@@ -1,12 +1,15 @@
-"""Pictures for the eye: grey from numbers, PNG from pictures."""
+"""Pictures for the eye: grey from numbers, PNG from pictures, files that appear whole."""
 
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from prismask.scenes.atomic import write_beside
 
 BRIGHT_PERCENTILE = 99.5
 """What is shown as white: the half percent above it (highlights, hot pixels) may clip."""
@@ -30,3 +33,14 @@ def grey_picture(values: NDArray[Any]) -> NDArray[np.uint8]:
     top = float(np.percentile(values, BRIGHT_PERCENTILE))
     scaled = np.asarray(values, dtype=np.float64) / top if top > 0 else np.zeros(values.shape)
     return np.asarray(np.round(255 * encode_srgb(scaled)), dtype=np.uint8)
+
+
+def write_png(picture: NDArray[np.uint8], path: Path, overwrite: bool = False) -> None:
+    """Write a picture as PNG."""
+    write_bytes(png_bytes(picture), path, overwrite)
+
+
+def write_bytes(content: bytes, path: Path, overwrite: bool = False) -> None:
+    """Write a whole file, or leave what was there."""
+    with write_beside(path, overwrite=overwrite) as part:
+        part.write_bytes(content)

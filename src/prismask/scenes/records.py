@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from prismask.checks import check_finite, check_shape, size_text
 from prismask.errors import ShapeError, ValuesError
+from prismask.scenes.units import check_nanometres
 
 if TYPE_CHECKING:
     import xarray
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from prismask.scenes.spectra import Spectrum
 
 Array = NDArray[np.float32]
+
+MOST_MICROMETRES = 20.0
+"""Wavelengths that all lie below are in µm, those of thermal cameras too."""
 
 
 class _Labelled:
@@ -38,6 +42,11 @@ class _Labelled:
     def size(self) -> tuple[int, int]:
         """Height and width; of a measurement, on the sensor."""
         return int(self.values.shape[-2]), int(self.values.shape[-1])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the values: `(C, H, W)` of a cube, `(H, W)` of most masks and measurements."""
+        return tuple(int(size) for size in self.values.shape)
 
     @property
     def hash(self) -> str:
@@ -140,7 +149,7 @@ class Cube(_Labelled):
 
         return select(self, labels)
 
-    def spectrum(self, where: Where, y: int | None = None) -> Spectrum:
+    def spectrum(self, where: Where, y: float | None = None) -> Spectrum:
         """The spectrum at a pixel, `spectrum(x, y)`, or the mean over a region.
 
         where: `(left, top, right, bottom)`, both ends included; corners `[(x, y), …]` of a
@@ -197,6 +206,9 @@ class Mask(_Labelled):
     """Wavelength of each plane in nanometres, for a mask `(C, H, W)`."""
     attrs: Mapping[str, Any] = field(default_factory=dict)
     """Provenance."""
+    std: Array | None = None
+    """How far each value may be wrong, as a standard deviation: of the mask's shape, or one plane
+    `(H, W)` for all bands; None if unknown."""
 
     def __post_init__(self) -> None:
         _check_attrs(self.attrs)
@@ -208,6 +220,8 @@ class Mask(_Labelled):
                 "Divide by the flat field, or by the maximum."
             )
         object.__setattr__(self, "values", values)
+        if self.std is not None:
+            object.__setattr__(self, "std", check_mask_std(self.std, values.shape))
         if self.wavelengths is not None:
             if values.ndim != 3:
                 raise ShapeError("wavelengths were given for a mask with a single plane.")
@@ -258,6 +272,10 @@ def check_wavelengths(wavelengths: Any, bands: int) -> NDArray[np.float64]:
         values = np.array(wavelengths, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as problem:
         raise ValuesError(f"wavelengths are not a list of numbers: {problem}.") from problem
+    if values.ndim == 1 and len(values) != bands:
+        raise ShapeError(
+            f"{len(values)} wavelengths came for {bands} bands: list the centre of each band."
+        )
     check_shape(values, (bands,), "wavelengths")
     check_finite(values, "wavelengths")
     if np.any(np.diff(values) <= 0):
@@ -267,8 +285,48 @@ def check_wavelengths(wavelengths: Any, bands: int) -> NDArray[np.float64]:
         )
     if values[0] <= 0:
         raise ValuesError(f"a wavelength of {values[0]:g} nm is not possible.")
+    if values[-1] < MOST_MICROMETRES:
+        check_nanometres(values)
     values.flags.writeable = False
     return values
+
+
+def check_mask_std(
+    given: Any, mask: tuple[int, ...] | None = None, name: str = "mask_std"
+) -> Array:
+    """How far a mask may be wrong, as a read-only float32 array `(H, W)` or `(C, H, W)`.
+
+    mask: the shape of the mask that it belongs to, where that is known.
+    """
+    try:
+        values = np.asarray(given)
+    except ValueError as problem:
+        raise ValuesError(f"{name} is no array of numbers: {problem}.") from problem
+    if values.dtype.kind in "fiub" and np.isnan(values).any():
+        count = int(np.isnan(values).sum())
+        raise ValuesError(
+            f"{name} is NaN at {count} of {values.size} pixels. Where nobody knows how far the "
+            "mask may be wrong, put the largest value that is known, or leave all of it out."
+        )
+    if mask is not None and values.shape not in (mask, mask[-2:]):
+        fits = " or ".join(dict.fromkeys(size_text(shape) for shape in (mask, mask[-2:])))
+        raise ShapeError(
+            f"{name} is {size_text(values.shape) or 'a single number'} and its mask "
+            f"{size_text(mask)}: {fits} is needed. Crop or turn it as the mask was."
+        )
+    array = _frozen(values, name, None)
+    low, high = float(array.min()), float(array.max())
+    if low < 0:
+        raise ValuesError(
+            f"{name} goes down to {low:.4g}; a standard deviation is 0 or more. Are these "
+            "differences between two masks? Give their absolute values."
+        )
+    if high > 1:
+        raise ValuesError(
+            f"{name} goes up to {high:.4g}; a mask's values lie between 0 and 1, and so does their "
+            "error. Divide it by what the mask was divided by."
+        )
+    return array
 
 
 def _check_attrs(attrs: Any) -> None:

@@ -28,17 +28,31 @@ class Region:
     @property
     def name(self) -> str:
         """As a column of a table is called."""
+        if self.pixels == 1:
+            return f"x{self.left} y{self.top}"
         return f"x{self.left}-{self.right} y{self.top}-{self.bottom}"
 
     def check(self, size: tuple[int, int]) -> None:
         """Raise unless it lies on a cube of this `(height, width)` and is the right way round."""
         height, width = size
-        inside = 0 <= self.left <= self.right < width and 0 <= self.top <= self.bottom < height
-        if not inside:
+        if self.right < self.left or self.bottom < self.top:
+            turned = sorted((self.left, self.right)), sorted((self.top, self.bottom))
+            (left, right), (top, bottom) = turned
             raise ConfigError(
-                f"the region {self.left},{self.top},{self.right},{self.bottom} does not lie on "
-                f"the cube: x runs from 0 to {width - 1}, y from 0 to {height - 1}."
+                f"the region {self._numbers} is the wrong way round: it is left,top,right,bottom. "
+                f"{left},{top},{right},{bottom}?"
             )
+        if not (self.left >= 0 and self.right < width and self.top >= 0 and self.bottom < height):
+            is_one = self.pixels == 1
+            what = f"pixel {self.left},{self.top}" if is_one else f"region {self._numbers}"
+            raise ConfigError(
+                f"the {what} does not lie on the cube: x runs from 0 to {width - 1}, y from 0 to "
+                f"{height - 1}."
+            )
+
+    @property
+    def _numbers(self) -> str:
+        return f"{self.left},{self.top},{self.right},{self.bottom}"
 
     @property
     def pixels(self) -> int:
@@ -160,17 +174,31 @@ class Pixels:
 
 Part = Region | Polygon | Pixels
 """Anything that spectra can be averaged over."""
-Where = int | Part | Sequence[Any] | NDArray[Any]
+Where = float | Part | Sequence[Any] | NDArray[Any]
 """How people say it, see `as_part`."""
 
 
-def as_part(where: Where, y: int | None = None) -> Part:
+def _whole(number: Any, name: str) -> int:
+    """One coordinate of a pixel."""
+    try:
+        if number == int(number):
+            return int(number)
+    except (TypeError, ValueError, OverflowError):  # a word, or no finite number
+        pass
+    raise ConfigError(
+        f"{name} of a pixel is {number!r:.40}; pixels are counted in whole numbers, from 0 at the "
+        "top left. A region gives the mean of several."
+    )
+
+
+def as_part(where: Where, y: float | None = None) -> Part:
     """A pixel `(where, y)`, a box of four numbers, corners `[(x, y), …]`, or a marked picture."""
     if isinstance(where, Region | Polygon | Pixels):
         return where
     given = np.asarray(where)
     if given.ndim == 0 and y is not None:
-        return Region(int(given), int(y), int(given), int(y))
+        across, down = _whole(where, "x"), _whole(y, "y")
+        return Region(across, down, across, down)
     if given.ndim == 2 and given.dtype == np.bool_:
         return Pixels(given)
     if given.shape == (4,) and given.dtype.kind in "iu":

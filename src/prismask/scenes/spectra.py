@@ -56,7 +56,7 @@ class Spectrum:
         return draw_spectra([self], ax)
 
 
-def spectrum_of(cube: Cube, where: Where, y: int | None = None) -> Spectrum:
+def spectrum_of(cube: Cube, where: Where, y: float | None = None) -> Spectrum:
     """The spectrum at a pixel `(where, y)`, or the mean over a part of the picture.
 
     The ends of the error band are averaged too: errors of neighbouring pixels go together, so a
@@ -72,7 +72,7 @@ def spectrum_of(cube: Cube, where: Where, y: int | None = None) -> Spectrum:
     elif cube.std is not None:
         spread = _mean(part, cube.std)
         lower, upper, meaning = values - spread, values + spread, "one standard deviation"
-    name = part.name if y is None else f"x{where} y{y}"
+    name = part.name
     return Spectrum(values, cube.wavelengths, lower, upper, name, part.pixels, meaning)
 
 
@@ -92,6 +92,11 @@ def spectra_csv(spectra: Sequence[Spectrum]) -> str:
             raise ShapeError(f"{one.name} has {one.bands} bands, {first.name} {first.bands}.")
         ends = ((f"{one.name} lower", one.lower), (f"{one.name} upper", one.upper))
         columns += [(one.name, one.values), *(end for end in ends if end[1] is not None)]
+    return csv_text(columns)
+
+
+def csv_text(columns: Sequence[tuple[str, Any]]) -> str:
+    """Named columns of equal length as CSV, seven digits a number."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([name for name, _ in columns])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,8 +82,8 @@ def in_nanometres(listed: Listed, bands: int) -> NDArray[np.float64]:
         if not listed.name:
             raise
         raise type(problem)(
-            f"{problem} These are the numbers of the variable {listed.name!r}; wavelengths=… "
-            "(--wavelengths) replaces them."
+            f"{problem} These are the numbers of the variable {listed.name!r}; "
+            "--wavelengths replaces them."
         ) from problem
 
 
@@ -131,6 +132,12 @@ MOST_NM_BESIDE = 20.0
 """How far beyond the first and last band a wavelength may lie and still mean that band."""
 
 
+def check_number(wavelength: Any) -> None:
+    """Raise `ConfigError` unless it is a number, or an array of them."""
+    if np.asarray(wavelength).dtype.kind not in "fiu":
+        raise ConfigError(f"a wavelength is {wavelength!r:.40}; give a number in nm, such as 550.")
+
+
 def nearest_band(cube: Cube, wavelength: float) -> int:
     """The number of the band nearest to a wavelength in nm; far beyond the ends is refused."""
     at = cube.wavelengths
@@ -139,6 +146,7 @@ def nearest_band(cube: Cube, wavelength: float) -> int:
             f"the wavelengths of this cube's {cube.bands} bands are unknown. Give them: "
             "Cube(values, wavelengths=[…]), or take a band by its number: cube.values[0]."
         )
+    check_number(wavelength)
     if not at[0] - MOST_NM_BESIDE <= wavelength <= at[-1] + MOST_NM_BESIDE:
         raise ConfigError(
             f"the wavelength is {wavelength:g} nm; this cube runs from {at[0]:g} to {at[-1]:g} nm."

@@ -82,7 +82,7 @@ class Chosen(dict[str, float | str]):
     """What a solver chose by itself. Noting it also logs it."""
 
     def note(self, name: str, value: float | str | Tensor) -> None:
-        """Remember that `name` was set to `value`; a tensor holds one number a sample, `(B,)`."""
+        """Remember that `name` was set to `value`; a tensor holds one number per sample, `(B,)`."""
         if isinstance(value, Tensor):
             low, high = (float(f"{float(end):.4g}") for end in (value.min(), value.max()))
             value = low if low == high else f"{low:g} to {high:g} over the batch"

@@ -43,8 +43,13 @@ from prismask.solvers.gap_tv import (
     require_noise,
     stated_noise,
 )
-from prismask.solvers.nuclear import minimise_weighted_nuclear_norm
-from prismask.solvers.patches import Matching, change_groups, match_patches, tile_for
+from prismask.solvers.patches import (
+    Matching,
+    change_groups,
+    match_patches,
+    minimise_weighted_nuclear_norm,
+    tile_for,
+)
 
 GUIDE_PLANES = 7
 """Into how many planes of neighbouring bands a cube is averaged for block matching."""

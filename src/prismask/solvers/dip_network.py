@@ -67,7 +67,7 @@ class Hourglass(nn.Module):
 
 
 class Repeated:
-    """Does a step over and over, one without arguments or result and always the same.
+    """Repeats one step that takes no arguments and returns nothing.
 
     On CUDA it is recorded after `WARM_UP` calls and replayed from then on: Python needs several
     times as long to start the kernels of a step as the GPU to run them. The step has to work on
@@ -81,6 +81,8 @@ class Repeated:
         if device.type == "cuda":
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call] # torch's own
         self._graph: torch.cuda.CUDAGraph | None = None
+        self.refusals: list[str] = []
+        """Why the step could not be recorded; it is done as it is then."""
 
     @contextmanager
     def apart(self) -> Iterator[None]:
@@ -101,7 +103,8 @@ class Repeated:
         """Do the step once, on the stream of `apart`."""
         self._calls += 1
         if self._stream is not None and self._calls == WARM_UP + 1:
-            self._graph = capture(step, self._stream)  # where this fails it is not tried again
+            # Where this fails it is not tried again.
+            self._graph = capture(step, self._stream, self.refusals.append)
         if self._graph is not None:
             self._graph.replay()
         else:

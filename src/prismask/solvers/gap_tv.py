@@ -50,7 +50,7 @@ class GapTv(IterativeSolver):
     last_weight: float = 0.25
     """TV weight of the last iteration; in between it falls geometrically."""
     inner_iterations: int = 5
-    """TV steps an iteration; few are enough, for each call goes on where the last one stopped."""
+    """TV steps per iteration; few are enough, as each call resumes where the last one stopped."""
     coupling: Coupling = "joint"
     """`joint`: all bands share their edges; `band`: each by itself, as in the original."""
     noise: float | None = None

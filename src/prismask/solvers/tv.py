@@ -78,7 +78,7 @@ def denoise_tv(
 ) -> Tensor:
     """The TV-denoised `image (B, C, H, W)`.
 
-    weight: one number, or one a sample `(B,)`; 0 leaves the image as it is.
+    weight: one number, or one per sample `(B,)`; 0 leaves the image as it is.
     momentum: fast steps, best from a fresh start; plain ones suit a few steps from a warm start.
     dual: start from this field and leave the final one in it; None starts from zero.
     nonnegative: minimise among the images without negative values.
@@ -105,7 +105,7 @@ def denoise_tv(
 
 @torch.no_grad()
 def total_variation(image: Tensor, coupling: Coupling = "band") -> Tensor:
-    """TV of `image (B, C, H, W)` as defined above, one value a sample `(B,)`."""
+    """TV of `image (B, C, H, W)` as defined above, one value per sample `(B,)`."""
     check_shape(image, ("B", "C", "H", "W"), "image")
     choose(coupling, COUPLINGS, "coupling")
     down = F.pad(image.diff(dim=-2), (0, 0, 0, 1))

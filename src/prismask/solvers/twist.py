@@ -58,7 +58,7 @@ class Twist(IterativeSolver):
     least_eigenvalue: float = 1e-4
     """κ, below 1; the smaller, the longer the steps: for weak priors on hard problems."""
     inner_iterations: int = 5
-    """TV steps an iteration; few are enough, for each call goes on where the last one stopped."""
+    """TV steps per iteration; few are enough, as each call resumes where the last one stopped."""
     coupling: Coupling = "joint"
     """`joint`: all bands share their edges; `band`: each by itself, as in the original."""
     nonnegative: bool = True

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from prismask.errors import WeightsError
-from prismask.models.sealed import read_sealed, write_sealed
+from prismask.models.weights import read_sealed, write_sealed
 from prismask.training.compact import packed, unpacked
 from prismask.training.config import TrainConfig, difference, from_table
 from prismask.training.optimizers import Optimisers

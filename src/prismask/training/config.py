@@ -230,6 +230,9 @@ class ScheduleConfig:
     """Epochs after which both rates halve; with a budget they follow a cosine instead."""
     budget: str = ""
     """Wall-clock time such as "12min" or "90s": anneal to the end and stop when it is up."""
+    hold: float = 0.0
+    """With a budget: share of it at the full rates before they go down. A training that is to go on
+    later (`model.start_from`) loses nothing where it was held."""
     clip_gradient: float = 0.0
     """Largest norm of θ's gradient, of what Adam trains of it; 0: unlimited. Muon's steps do not
     depend on it."""
@@ -248,6 +251,9 @@ class SpeedConfig:
     graphs: bool = False
     """On CUDA: replay the whole step (network, gradients, optimisers, average) as one CUDA graph,
     so that small crops do not wait for Python. One process only, and no adversary."""
+    batches_at_once: int = 1
+    """Batches that are made together. On CUDA making one costs hundreds of small kernels, whatever
+    its size: 4 take hardly longer than one. One process and a mask per sample only."""
     ema: float = 0.0
     """Decay of an exponential average of θ that is validated and kept; 0: off."""
 
@@ -318,6 +324,11 @@ class TrainConfig:
                 "with schedule.mode 'plain'."
             )
         parse_budget(self.schedule.budget)
+        if self.speed.batches_at_once > 1 and self.masks.per != "sample":
+            raise ConfigError(
+                f"speed.batches_at_once is {self.speed.batches_at_once}, which would give several "
+                "steps the same mask: set masks.per = 'sample', or speed.batches_at_once = 1."
+            )
         if self.masks.fault_share > 0 and self.masks.calibration_error > 0:
             raise ConfigError(
                 "masks.fault_share has shifts among its faults; masks.calibration_error would be "

@@ -6,6 +6,7 @@ all-reduce. There is no wrapper around the networks, so freezing one of the two 
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from prismask.errors import ConfigError
+from prismask.errors import ConfigError, WorkerLostError
 
 
 @dataclass(frozen=True)
@@ -78,11 +79,23 @@ def average_gradients(parameters: Iterable[nn.Parameter], world: World) -> None:
 
 def agree(value: float, world: World, device: torch.device) -> float:
     """The first process's value, on all of them."""
+    return _shared(value, False, world, device)
+
+
+def give_up(world: World, device: torch.device) -> None:
+    """In the first process: let those that wait in `agree` know that no value will come."""
+    _shared(math.nan, True, world, device)
+
+
+def _shared(value: float, failed: bool, world: World, device: torch.device) -> float:
     if world.size == 1:
         return value
-    shared = torch.tensor([value], dtype=torch.float64, device=device)
+    shared = torch.tensor([value, failed], dtype=torch.float64, device=device)
     dist.broadcast(shared, 0)
-    return float(shared.item())
+    value, failed = float(shared[0]), bool(shared[1])
+    if failed and not world.is_first:
+        raise WorkerLostError("the first process of this run has failed; its message says why.")
+    return value
 
 
 def mean_over_world(value: Tensor, world: World) -> Tensor:
@@ -96,3 +109,8 @@ def mean_over_world(value: Tensor, world: World) -> Tensor:
 def under_torchrun() -> bool:
     """Whether this process has peers."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def is_first_process() -> bool:
+    """Whether this is the process that writes files and reports, before and after a run too."""
+    return not under_torchrun() or int(os.environ.get("RANK", "0")) == 0

@@ -72,6 +72,8 @@ LIMITS: Mapping[str, Limit] = {
     "schedule.phi_rate": RATE,
     "schedule.halve_every": COUNT,
     "schedule.clip_gradient": STRENGTH,
+    "schedule.hold": Limit("0 or more, and below 1", lambda number: 0 <= number < 1),
+    "speed.batches_at_once": COUNT,
     "speed.ema": Limit("0 (off) or more, and below 1", lambda number: 0 <= number < 1),
     "output.checkpoint_every": COUNT,
     "output.validate_every": COUNT_OR_NONE,

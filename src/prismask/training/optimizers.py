@@ -86,10 +86,11 @@ class Muon(Optimizer):
         buffers = [self._momentum(p) for p in parameters]
         torch._foreach_lerp_(buffers, gradients, 1 - momentum)
         ahead = torch._foreach_lerp(gradients, buffers, momentum)
-        stack = torch.stack([update.reshape(shape) for update in ahead])
+        stack = torch.stack([as_matrix(update) for update in ahead])
         step = orthogonalised(stack) * (-rate * math.sqrt(max(1.0, shape[0] / shape[1])))
         weights: list[Tensor] = [parameter.data for parameter in parameters]
-        torch._foreach_add_(weights, [s.view(w.shape) for s, w in zip(step, weights, strict=True)])
+        pairs = zip(step, ahead, strict=True)
+        torch._foreach_add_(weights, [as_kernel(matrix, like) for matrix, like in pairs])
 
     def _momentum(self, parameter: nn.Parameter) -> Tensor:
         state = self.state[parameter]
@@ -102,6 +103,27 @@ class Muon(Optimizer):
 def matrix_shape(weight: Tensor) -> tuple[int, int]:
     """`(out, in, k, k)` → `(out, in·k·k)`."""
     return weight.shape[0], weight[0].numel()
+
+
+def as_matrix(kernel: Tensor) -> Tensor:
+    """A kernel as `(out, in·k·k)`, its columns in the order in which they lie in memory.
+
+    The order of columns does not matter to Muon, and reading them in any other would be a copy.
+    """
+    rows = kernel.permute(0, 2, 3, 1) if _is_channels_last(kernel) else kernel
+    return rows.reshape(matrix_shape(kernel))
+
+
+def as_kernel(matrix: Tensor, like: Tensor) -> Tensor:
+    """What `as_matrix` made of a kernel, in the shape and memory layout of that kernel."""
+    if not _is_channels_last(like):
+        return matrix.view(like.shape)
+    out, channels, height, width = like.shape
+    return matrix.view(out, height, width, channels).permute(0, 3, 1, 2)
+
+
+def _is_channels_last(kernel: Tensor) -> bool:
+    return kernel.ndim == 4 and kernel.is_contiguous(memory_format=torch.channels_last)
 
 
 def hidden_matrices(backbone: nn.Module) -> list[str]:

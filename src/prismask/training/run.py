@@ -11,15 +11,16 @@ from typing import Any
 
 import torch
 
-from prismask.errors import ConfigError, OutputExistsError
-from prismask.models.devices import choose_device
+from prismask.errors import ConfigError, MissingPartError, OutputExistsError
+from prismask.models.machine import choose_device
+from prismask.models.network import Reconstructor
 from prismask.optics.randomness import seed_of
 from prismask.parallel.ownership import owned
 from prismask.scenes.atomic import write_beside
 from prismask.training.checkpoint import load_checkpoint
 from prismask.training.config import TrainConfig, to_toml
 from prismask.training.data.batches import BatchMaker
-from prismask.training.distributed import World, join_world, leave_world
+from prismask.training.distributed import World, give_up, join_world, leave_world
 from prismask.training.loop import fit
 from prismask.training.setup import GivenData, Prepared, build_model, prepare, wavelengths
 from prismask.training.state import TrainState, new_state
@@ -73,8 +74,10 @@ def train(
         )
     # Every step has the same sizes, so cuDNN may time its kernels once and keep the fastest.
     benchmark, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
+    board = None
     try:
         place = None if folder is None else Path(folder)
+        _check_board(place, config)
         with owned(place if world.is_first else None, "a training"):
             earlier = _taken_up(place) if resume else None
             prepared = prepare(config, device, earlier, given)
@@ -84,6 +87,7 @@ def train(
             state = new_state(build_model(config, device, fresh=earlier is None), config)
             # Everything that can be wrong with the configuration was looked at; now leave traces.
             _open_folder(place, config, prepared, state, resume, world)
+            board = _board(place, config, state, world)
             run = Training(
                 config=config,
                 camera=prepared.camera,
@@ -92,16 +96,73 @@ def train(
                 device=device,
                 world=world,
                 folder=place,
-                validate=make_validate(config, prepared) if make_validate else None,
-                report=report,
+                validate=_heard(make_validate(config, prepared), world, device)
+                if make_validate
+                else None,
+                report=_with_board(report, board),
                 record=prepared.record,
                 stop_after=stop_after,
             )
             finished = fit(state, run)
     finally:
         torch.backends.cudnn.benchmark = benchmark
+        if board is not None:
+            board.close()
         leave_world()
     return Outcome(state, finished, place)
+
+
+def _heard(validate: Validate, world: World, device: torch.device) -> Validate:
+    """A validation, done by the first process, of whose failure the others hear."""
+
+    def run(model: Reconstructor) -> dict[str, float]:
+        try:
+            return validate(model)
+        except Exception:
+            give_up(world, device)
+            raise
+
+    return run
+
+
+def _check_board(folder: Path | None, config: TrainConfig) -> None:
+    """Raise where event files for TensorBoard are asked for and cannot be written."""
+    if not config.output.tensorboard:
+        return
+    if folder is None:
+        raise ConfigError("output.tensorboard writes into the run folder: give one.")
+    try:
+        import torch.utils.tensorboard  # noqa: F401
+    except ImportError as error:
+        raise MissingPartError(
+            "output.tensorboard needs the package tensorboard: pip install tensorboard, "
+            "or set output.tensorboard = false."
+        ) from error
+
+
+def _board(folder: Path | None, config: TrainConfig, state: TrainState, world: World) -> Any:
+    """A writer of event files in the first process, None elsewhere or where none is asked for."""
+    if not config.output.tensorboard or folder is None or not world.is_first:
+        return None
+    from torch.utils.tensorboard import SummaryWriter
+
+    # Steps that will be done again are no longer shown.
+    return SummaryWriter(str(folder / "tensorboard"), purge_step=state.step + 1)
+
+
+def _with_board(report: Report | None, board: Any) -> Report | None:
+    """Every line to whoever listens, its numbers to TensorBoard as well."""
+    if board is None:
+        return report
+
+    def both(line: dict[str, Any]) -> None:
+        for name, value in line.items():
+            if isinstance(value, float):
+                board.add_scalar(f"{line['event']}/{name}", value, line["step"])
+        if report is not None:
+            report(line)
+
+    return both
 
 
 def _batches(
@@ -118,6 +179,7 @@ def _batches(
         wavelengths(config.camera),
         config.camera.more_bands,
         config.camera.more_bands_share,
+        config.speed.batches_at_once,
     )
 
 

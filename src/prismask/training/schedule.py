@@ -26,11 +26,13 @@ def rate_factor(epoch: int, progress: float | None, schedule: ScheduleConfig) ->
     """The factor on all learning rates.
 
     Without a budget they halve every `halve_every` epochs. With one, `progress` (0 … 1, the share
-    of the time that has passed) runs through half a cosine: the rate is down when the time is up.
+    of the time that has passed) runs through half a cosine, after a share of it at the full rates
+    (`schedule.hold`): they are down when the time is up.
     """
     if progress is None:
         return 0.5 ** (epoch // schedule.halve_every)
-    return max(0.5 * (1 + math.cos(math.pi * min(progress, 1.0))), 1e-3)
+    falling = (min(progress, 1.0) - schedule.hold) / (1 - schedule.hold)
+    return max(0.5 * (1 + math.cos(math.pi * max(falling, 0.0))), 1e-3)
 
 
 def steps_per_epoch(schedule: ScheduleConfig) -> int:

@@ -14,8 +14,8 @@ from torch import Tensor
 from prismask.checks import size_text
 from prismask.errors import ConfigError, ShapeError
 from prismask.models.catalogue import find_weights
+from prismask.models.machine import commit, device_name, versions
 from prismask.models.network import Reconstructor, works_from_snapshot
-from prismask.models.provenance import commit, device_name, versions
 from prismask.models.registry import create_model
 from prismask.models.trained import trained_with
 from prismask.models.weights import fill_from, read_record
@@ -186,11 +186,12 @@ def _measuring(nominal: CASSI, config: CameraConfig, device: torch.device) -> CA
 
 
 def _variation(config: CameraConfig) -> dict[str, Any]:
-    """What a record says beside the camera's own offsets, where steps differed in them."""
+    """What a record says beside the camera's own offsets, where steps differed from it."""
+    counts = {"band_counts": list(config.more_bands)} if config.more_bands else {}
     if not config.is_varied:
-        return {}
+        return counts
     jitter = {"jitter": config.jitter} if config.jitter else {}
-    return {"spread": list(config.spread), "bend": config.bend, **jitter}
+    return {**counts, "spread": list(config.spread), "bend": config.bend, **jitter}
 
 
 def _scenes(config: TrainConfig) -> tuple[Any, Any, dict[str, list[str]]]:

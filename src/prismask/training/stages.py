@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from prismask.models.network import Estimates
-
 GOOD_MASK = 0.02
 """A mask error that hardly matters: what is moved by it is as bad as a wrong mask left alone."""
 
@@ -25,14 +23,14 @@ def stage_weights(count: int, decay: float) -> list[float]:
 
 
 def staged_loss(
-    said: Estimates,
+    cubes: Sequence[Tensor],
     cube: Tensor,
     loss_of: Callable[[Tensor, Tensor], Tensor],
     decay: float,
 ) -> Tensor:
-    """The weighted loss of all cubes `(B, C, H, W)` against the truth."""
-    weights = stage_weights(len(said.cubes), decay)
-    pairs = zip(weights, said.cubes, strict=True)
+    """The weighted loss of all cubes `(B, C, H, W)`, one per stage, against the truth."""
+    weights = stage_weights(len(cubes), decay)
+    pairs = zip(weights, cubes, strict=True)
     losses = [weight * loss_of(estimate, cube) for weight, estimate in pairs if weight > 0]
     return torch.stack(losses).sum()
 

@@ -81,6 +81,9 @@ class Stepper:
         self.loss_of: Callable[..., tuple[Tensor | None, Tensor, Tensor]] = (
             compiled(self._loss_of) if whole else self._loss_of
         )
+        self.compare: Callable[..., tuple[Tensor, Tensor]] = (
+            compiled(self._compare) if in_parts else self._compare
+        )
         self.mask_std_of = compiled(self._mask_std_of) if speed.compile else self._mask_std_of
         self.check_every = run.config.output.log_every if on_gpu else 1
 
@@ -144,17 +147,26 @@ class Stepper:
     ) -> tuple[Tensor | None, Tensor, Tensor]:
         """ℓ and the mean squared error, and the cubes where an adversary wants to see them: another
         output of a compiled graph would cost a gradient of zeros in every step."""
-        settings = self.run.config.loss
         said = self.state.model.estimates(measurement, mask, camera, noise, mask_std)
-        loss = staged_loss(
-            said, cube, partial(reconstruction_loss, kind=settings.kind), settings.stage_decay
-        )
-        if said.masks and settings.mask_weight > 0:
-            left = mask_loss(said.masks, mask, true_mask, settings.stage_decay)
+        loss, mse = self.compare(said.cubes, said.masks, cube, mask, true_mask)
+        return (None if self.state.adversary is None else said.cubes[-1]), loss, mse
+
+    def _compare(
+        self,
+        cubes: tuple[Tensor, ...],
+        masks: tuple[Tensor, ...],
+        cube: Tensor,
+        mask: Tensor,
+        true_mask: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """ℓ of what every stage said, and the mean squared error of the last."""
+        settings = self.run.config.loss
+        loss_of = partial(reconstruction_loss, kind=settings.kind)
+        loss = staged_loss(cubes, cube, loss_of, settings.stage_decay)
+        if masks and settings.mask_weight > 0:
+            left = mask_loss(masks, mask, true_mask, settings.stage_decay)
             loss = loss + settings.mask_weight * left
-        estimate = said.cubes[-1]
-        mse = (estimate.detach().float() - cube).square().mean()
-        return (None if self.state.adversary is None else estimate), loss, mse
+        return loss, (cubes[-1].detach().float() - cube).square().mean()
 
     def _objection(self, estimate: Tensor | None, batch: Batch, phase: Phase) -> Tensor | float:
         """What an adversary adds to θ's loss; nothing where there is none."""

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from prismask.apps.cli.camera_options import CameraOptions
-from prismask.apps.cli.numbers import parse_numbers
+from prismask.apps.cli.camera_options import CameraOptions, parse_numbers
 from prismask.errors import ConfigError
 from prismask.optics.camera import CASSI
 from prismask.optics.resolve import resolve_camera

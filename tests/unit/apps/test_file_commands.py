@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from prismask.apps.cli.app import run
-from prismask.apps.cli.numbers import LONGEST_LIST, parse_numbers
+from prismask.apps.cli.camera_options import LONGEST_LIST, parse_numbers
 from prismask.errors import ConfigError
 from prismask.scenes.formats.files import load, save
 from prismask.scenes.records import Cube

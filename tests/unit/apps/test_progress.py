@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from prismask.apps.cli import progress
-from prismask.apps.cli.progress import reporter
+from prismask.apps.cli import terminal as commands
+from prismask.apps.cli.terminal import reporter
 
 
 class Terminal(io.StringIO):
@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 def test_plain_lines_where_there_is_no_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(commands, "SECONDS_BETWEEN_LINES", 0.0)
     with reporter() as report:
         step = report("solving")
         for done in (1, 2, 3):
@@ -34,7 +34,7 @@ def test_plain_lines_where_there_is_no_terminal(
 def test_a_stage_inside_has_its_own_name(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(commands, "SECONDS_BETWEEN_LINES", 0.0)
     with reporter() as report:
         step = report("solving")
         step(1, 3, {"stage": "aligning"})

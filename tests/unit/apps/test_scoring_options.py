@@ -1,11 +1,7 @@
-"""Options that several commands share arrive, by either command line, where the library is told."""
+"""Options that several commands share arrive where the library is told."""
 
 from __future__ import annotations
 
-import argparse
-import subprocess
-import sys
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,13 +10,13 @@ from typing import Any
 import pytest
 
 from prismask.apps.cli import app as cli
-from prismask.apps.cli import bare
 from prismask.apps.cli.scoring_options import (
     SHARED_OPTIONS,
     ProtocolOptions,
     SceneOptions,
     as_arguments,
     read_camera,
+    read_faults,
     words,
 )
 from prismask.errors import ConfigError
@@ -31,8 +27,11 @@ LIBRARY = {
     "stress": "prismask.evaluation.run.stress.stress",
     "analyse": "prismask.evaluation.analyses.runner.analyse",
 }
-SCENES = {"data": Path("d"), "scenes": ["a", "b"], "split": Path("s.toml"), "device": "cpu"}
-PROTOCOL = {"protocol": "one-to-many", "groups": ["g", "h"], "noise": 0.5}
+SCENES = {
+    "data": Path("d"), "scenes": ["a", "b"], "split": Path("s.toml"), "device": "cpu",
+    "noise": 0.5,
+}  # fmt: skip
+PROTOCOL = {"protocol": "one-to-many", "groups": ["g", "h"]}
 WORK = {"batch": 3, "workers": 2, "threads": 4, "dask": "local"}
 SHARED_BY = {
     "evaluate": SCENES | PROTOCOL | WORK | {"adapt": 7},
@@ -67,41 +66,22 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return calls
 
 
-@pytest.mark.parametrize("run", [cli.run, bare.main])
 @pytest.mark.parametrize("command", LIBRARY)
-def test_every_shared_option_arrives(
-    run: Callable[[list[str]], int], command: str, told: list[dict[str, Any]]
-) -> None:
+def test_every_shared_option_arrives(command: str, told: list[dict[str, Any]]) -> None:
     line = [command, "m", "n", "--out", "o"]
     for name, value in SHARED_BY[command].items():
         text = ", ".join(value) if isinstance(value, list) else str(value)
         line += [f"--{name}", text]
-    assert run([*line, *(f"--{flag.replace('_', '-')}" for flag in FLAGS[command])]) == 0
+    assert cli.run([*line, *(f"--{flag.replace('_', '-')}" for flag in FLAGS[command])]) == 0
     expected = SHARED_BY[command] | dict.fromkeys(FLAGS[command], True)
     assert told[0]["models"] == ["m", "n"]
     assert {name: told[0][name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("command", LIBRARY)
-def test_both_command_lines_have_the_same_defaults(
-    command: str, told: list[dict[str, Any]]
-) -> None:
+def test_flags_are_off_by_default(command: str, told: list[dict[str, Any]]) -> None:
     assert cli.run([command, "m", "--out", "o"]) == 0
-    assert bare.main([command, "m", "--out", "o"]) == 0
-    assert told[0] == told[1]
     assert not any(told[0][flag] for flag in FLAGS[command])
-
-
-@pytest.mark.parametrize("command", LIBRARY)
-def test_bare_options_are_all_explained(command: str) -> None:
-    parser = argparse.ArgumentParser()
-    bare.add_options(parser, bare.COMMANDS[command])
-    unexplained = [
-        action.dest
-        for action in parser._actions
-        if not (action.help or "").removesuffix("[default: %(default)s]").strip()
-    ]
-    assert unexplained == []
 
 
 def test_an_option_is_shared_under_one_name_only() -> None:
@@ -112,8 +92,28 @@ def test_an_option_is_shared_under_one_name_only() -> None:
 def test_lists_are_parted_at_commas() -> None:
     assert words("a, b,,c ") == ["a", "b", "c"]
     assert words(" , ") is None
-    found = as_arguments(SceneOptions(scenes="a,b"), ProtocolOptions(noise=0.1))
+    found = as_arguments(SceneOptions(scenes="a,b", noise=0.1), ProtocolOptions())
     assert (found["scenes"], found["groups"], found["noise"]) == (["a", "b"], None, 0.1)
+
+
+def test_the_size_of_scenes() -> None:
+    assert as_arguments(SceneOptions())["size"] is None
+    assert as_arguments(SceneOptions(size="256"))["size"] == (256, 256)
+    assert as_arguments(SceneOptions(size="192, 224"))["size"] == (192, 224)
+    for wrong in ("a", "1,2,3", "-5", "1.5"):
+        with pytest.raises(ConfigError, match="192,224"):
+            as_arguments(SceneOptions(size=wrong))
+
+
+def test_faults_with_sizes() -> None:
+    assert read_faults(None) == {"faults": None, "sizes": {}}
+    assert read_faults("shift, blur") == {"faults": ["shift", "blur"], "sizes": {}}
+    found = read_faults("shift=0.5,1, gain, dispersion=-2")
+    assert found["faults"] == ["shift", "gain", "dispersion"]
+    assert found["sizes"] == {"shift": [0.5, 1.0], "dispersion": [-2.0]}
+    for wrong in ("0.5", "gain,2", "shift=much"):
+        with pytest.raises(ConfigError, match=r"shift=0\.5,1"):
+            read_faults(wrong)
 
 
 def test_a_camera_in_one_line(tmp_path: Path) -> None:
@@ -140,13 +140,3 @@ def test_a_camera_in_one_line(tmp_path: Path) -> None:
 def test_what_is_no_camera(text: str, words_told: str) -> None:
     with pytest.raises(ConfigError, match=words_told):
         read_camera(text)
-
-
-def test_the_bare_command_line_needs_no_library_for_it() -> None:
-    code = (
-        "import sys; sys.modules['cyclopts'] = None\n"
-        "from prismask.apps.cli.bare import main; main(['stress', '--help'])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "Processes on this machine. [default: 1]" in " ".join(done.stdout.split())

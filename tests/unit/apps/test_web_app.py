@@ -62,6 +62,10 @@ def test_every_answer_has_the_headers(client: httpx.Client) -> None:
         headers = client.get(path).headers
         assert "default-src 'none'" in headers["content-security-policy"], path
         assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["referrer-policy"] == "no-referrer", "the link has the token in it"
+        for policy in ("cross-origin-resource-policy", "cross-origin-opener-policy"):
+            assert headers[policy] == "same-origin"
     policy = client.get("/").headers["content-security-policy"]
     assert "http" not in policy
     assert "unsafe-eval" not in policy

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from prismask.apps.web.places import places_of
 from prismask.apps.web.results import Result
+from prismask.apps.web.spectra import places_of
 from prismask.optics.camera import CASSI
 from prismask.optics.simulate import camera_attrs
 from prismask.scenes.records import Cube, Mask, Measurement

@@ -99,3 +99,8 @@ def test_time_left_is_known_from_the_first_second(tmp_path: Path) -> None:
     assert job.seconds_left == pytest.approx(0.9 * 1.0 + 0.1 * 15.0, abs=0.1), "by its progress"
     job.ended = time.monotonic()
     assert job.seconds_left == 0
+
+
+def test_a_variable_cannot_be_named_on_the_page() -> None:
+    text = "a.npz: several. Name one with --variable NAME (for --mask: --mask-variable NAME)."
+    assert page_words(text) == "a.npz: several. Send a file that holds it alone."

@@ -6,21 +6,24 @@ import asyncio
 import io
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from prismask.apps.web.comparison import render_beside
+from prismask.apps.web.api_pictures import render_beside
 from prismask.apps.web.layers import DIVERGING, Display, Picture, colour_table, layers_of, render
-from prismask.apps.web.pictures_cache import PictureCache
 from prismask.apps.web.results import Result, ResultStore, top_of
+from prismask.apps.web.site import PictureCache
 from prismask.apps.web.spectra import spectra_csv, spectrum
 from prismask.errors import ConfigError, DataMissingError, ShapeError, ValuesError
 from prismask.scenes.formats.files import load_cube
+from prismask.scenes.libraries import SpectralLibrary
 from prismask.scenes.records import Cube, Mask, Measurement
 from prismask.scenes.regions import Polygon, Region, parse_region
+from prismask.scenes.spectra import Spectrum
 
 SHAPE = (3, 5, 7)
 AT = [450.0, 550.0, 650.0]
@@ -204,7 +207,7 @@ def test_a_polygon_holds_the_pixels_whose_middle_is_inside(full: Result) -> None
 
 def test_csv(full: Result) -> None:
     rows = spectra_csv(full, [Region(0, 0, 0, 0), Region(1, 1, 2, 2)]).splitlines()
-    assert rows[0].split(",")[:3] == ["wavelength_nm", "x0-0 y0-0", "x0-0 y0-0 lower"]
+    assert rows[0].split(",")[:3] == ["wavelength_nm", "x0 y0", "x0 y0 lower"]
     assert len(rows) == 4
     assert {len(row.split(",")) for row in rows} == {9}
     np.testing.assert_allclose(float(rows[2].split(",")[1]), full.cube.values[1, 0, 0], rtol=1e-5)
@@ -269,3 +272,18 @@ def test_a_picture_that_fails_is_tried_again_and_old_ones_go() -> None:
         assert await cache.get("a", lambda: b"again") == b"again"
 
     asyncio.run(ask())
+
+
+def test_materials_are_beside_a_spectrum(full: Result) -> None:
+    nm = full.cube.wavelengths
+    assert nm is not None
+    here = full.cube.spectrum(0, 0)
+    library = SpectralLibrary((
+        Spectrum(here.values[::-1].copy() + 1, nm, name="another"),
+        Spectrum(3 * here.values, nm, name="itself"),
+    ))  # fmt: skip
+    found = spectrum(replace(full, library=library), Region(0, 0, 0, 0))["materials"]
+    assert [one["name"] for one in found] == ["itself", "another"]
+    assert found[0]["angle"] == pytest.approx(0, abs=1e-4)
+    np.testing.assert_allclose(found[0]["values"], here.values, rtol=1e-6)
+    assert spectrum(full, Region(0, 0, 0, 0))["materials"] == []

@@ -15,9 +15,10 @@ from small_workload import BANDS, CAMERA, SIDE, cube, mask
 from torch import Tensor
 
 from prismask.errors import ConfigError, DataMissingError, DivergedError, FormatError, ValuesError
-from prismask.evaluation.analyses.mask_noise import g_by_transmission, noise_distribution
 from prismask.evaluation.analyses.spread import (
     Shown,
+    g_by_transmission,
+    noise_distribution,
     spread_of,
     spread_over_masks,
     spread_over_samples,

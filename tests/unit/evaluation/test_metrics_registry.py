@@ -12,6 +12,7 @@ import torch
 
 from prismask.errors import ConfigError
 from prismask.evaluation.metrics import (
+    CUBE_METRICS,
     METRICS,
     ergas,
     psnr,
@@ -44,8 +45,9 @@ def test_score_equals_the_functions() -> None:
         "rmse": rmse(estimate, truth),
     }
     scores = score(estimate, truth)
-    assert list(scores) == list(METRICS)
-    assert set(parts) == set(METRICS)
+    assert tuple(scores) == CUBE_METRICS
+    assert set(parts) == set(CUBE_METRICS)
+    assert set(METRICS) - set(CUBE_METRICS) == {"inside"}
     for name, values in scores.items():
         assert values.shape == (2,)
         assert torch.equal(values, parts[name]), name
@@ -55,7 +57,7 @@ def test_scoring_changes_nothing_and_repeats() -> None:
     estimate, truth = pair()
     before = estimate.clone(), truth.clone()
     first, second = score(estimate, truth), score(estimate, truth)
-    assert all(torch.equal(first[name], second[name]) for name in METRICS)
+    assert all(torch.equal(first[name], second[name]) for name in CUBE_METRICS)
     assert torch.equal(estimate, before[0])
     assert torch.equal(truth, before[1])
 
@@ -64,10 +66,10 @@ def test_directions_are_true() -> None:
     near, truth = pair(0.01)
     far, _ = pair(0.1)
     good, bad = score(near, truth), score(far, truth)
-    for name, metric in METRICS.items():
+    for name in CUBE_METRICS:
         better = (
             (good[name] > bad[name]).all()
-            if metric.higher_is_better
+            if METRICS[name].higher_is_better
             else (good[name] < bad[name]).all()
         )
         assert better, name
@@ -81,6 +83,21 @@ def test_every_label_names_its_convention() -> None:
     assert METRICS["sam"].text(8.0) == "8.00°"
     assert METRICS["ssim"].text(0.87654) == "0.8765"
     assert METRICS["psnr_unit"].text(math.inf) == "inf dB"
+
+
+def test_the_share_inside_an_interval() -> None:
+    estimate, truth = pair()
+    lower, upper = truth - 0.1, truth + 0.1
+    lower[0, 0] = truth[0, 0] + 0.01  # a quarter of the first cube lies below its interval
+    lower[1, 2, 3, 4] = truth[1, 2, 3, 4]  # on its end is inside
+    found = score(estimate, truth, ["inside"], (lower, upper))["inside"]
+    assert found.tolist() == [75.0, 100.0]
+    lower[1] = torch.nan
+    found = score(estimate, truth, ["inside"], (lower, upper))["inside"]
+    assert found[0] == 75
+    assert found[1].isnan()
+    with pytest.raises(ConfigError, match="have none"):
+        score(estimate, truth, ["inside"])
 
 
 def test_names_choose_and_unknown_ones_are_refused() -> None:
@@ -130,5 +147,5 @@ def test_metrics_need_torch_and_numpy_alone() -> None:
 def test_a_gpu_gives_the_same() -> None:
     estimate, truth = pair()
     here, there = score(estimate, truth), score(estimate.cuda(), truth.cuda())
-    for name in METRICS:
+    for name in CUBE_METRICS:
         torch.testing.assert_close(there[name].cpu(), here[name], rtol=1e-4, atol=1e-4)

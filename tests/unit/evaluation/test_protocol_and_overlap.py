@@ -16,7 +16,7 @@ from prismask.evaluation.protocol.overlap import (
     trained_on,
     trained_scenes,
 )
-from prismask.evaluation.protocol.scenarios import draw_groups
+from prismask.evaluation.protocol.scenarios import FABRICATED, draw_groups
 from prismask.evaluation.run.contenders import Contender
 from prismask.optics.masks import MaskRegion
 
@@ -46,6 +46,20 @@ def test_masks_are_listed_seeded_and_all_different() -> None:
     assert len(places) == 20
     longer = draw_groups({"lab": region()}, "many-to-many", 30, SIZE, 0)["lab"]
     assert longer.masks.entries[:20] == one.masks.entries
+
+
+def test_fabricated_masks_need_no_region_and_stay_when_more_are_asked_for() -> None:
+    groups = draw_groups({FABRICATED: None}, "many-to-many", 3, (20, 24), 0)
+    masks = [groups[FABRICATED].mask(trial) for trial in range(3)]
+    assert all(mask.shape == (1, 1, 20, 24) for mask in masks)
+    assert not torch.equal(masks[0], masks[1])
+    longer = draw_groups({FABRICATED: None}, "many-to-many", 5, (20, 24), 0)[FABRICATED]
+    assert torch.equal(longer.mask(2), masks[2])
+    ids = [entry.mask_id for entry in groups[FABRICATED].masks.entries]
+    assert [entry.mask_id for entry in longer.masks.entries[:3]] == ids
+    other = draw_groups({FABRICATED: None}, "one-to-one", 5, (20, 24), 1)[FABRICATED]
+    assert len(other) == 1
+    assert not torch.equal(other.mask(0), masks[0])
 
 
 def test_a_trial_s_mask_is_what_the_list_says() -> None:

@@ -27,8 +27,16 @@ from prismask.evaluation.figures.scores import (
     trial_figure,
 )
 from prismask.evaluation.figures.uncertainty import maps_figure
-from prismask.evaluation.report.document import Listing, Page, Picture, Section, Table, Text
-from prismask.evaluation.report.render import html_page, markdown_page
+from prismask.evaluation.report.document import (
+    Listing,
+    Page,
+    Picture,
+    Section,
+    Table,
+    Text,
+    html_page,
+    markdown_page,
+)
 from prismask.evaluation.report.scores import number_text, published_beside
 from prismask.evaluation.tables.scores import ScoreTable
 

@@ -91,3 +91,31 @@ def test_files_beside_the_split_and_missing_ones(tmp_path: Path) -> None:
         load_scene_set(split, ["leaf.npz", "leaf.npz"], ())
     with pytest.raises(ConfigError, match="no scenes"):
         load_scene_set(split, {}, ())
+
+
+def test_the_middle_of_scenes() -> None:
+    found = load_scene_set(NOWHERE, cubes(), (), size=(10, 8))
+    height, width = cubes()["leaf0"].size
+    top, left = (height - 10) // 2, (width - 8) // 2
+    whole = cubes()["leaf0"].values
+    assert np.array_equal(found.values[0], whole[:, top : top + 10, left : left + 8])
+    with pytest.raises(ShapeError, match="no middle of 10×99"):
+        load_scene_set(NOWHERE, cubes(), (), size=(10, 99))
+
+
+def test_a_part_of_the_data_folder_stands_for_its_scenes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    known = {"validation": ["leaf1", "leaf0"], "train": ["leaf2"]}
+
+    def load_scenes(folder: Path, which: str | list[str], _: object) -> dict[str, Cube]:
+        return {
+            name: cubes(4)[name] for name in (known[which] if isinstance(which, str) else which)
+        }
+
+    monkeypatch.setattr("prismask.scenes.datasets.load_scenes", load_scenes)
+    split = EvaluationSplit(tmp_path)
+    assert load_scene_set(split, ["validation"], ()).names == ("leaf1", "leaf0")
+    assert load_scene_set(split, ["leaf3", "train"], ()).names == ("leaf3", "leaf2")
+    with pytest.raises(ConfigError, match="twice"):
+        load_scene_set(split, ["leaf0", "validation"], ())

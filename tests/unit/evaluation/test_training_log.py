@@ -11,8 +11,8 @@ import pytest
 from prismask.errors import DataMissingError, FormatError
 from prismask.evaluation.analyses.training_log import read_lines, read_training_log
 from prismask.evaluation.figures.training import course_figure, draw_curves
+from prismask.evaluation.report.models import training_sections
 from prismask.evaluation.report.sources import find_sources
-from prismask.evaluation.report.training import training_sections
 
 STEP = {"event": "step", "step": 20, "seconds": 30.0, "phase": "plain", "loss": 0.1}
 CHECKS = [

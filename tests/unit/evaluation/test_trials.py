@@ -14,11 +14,11 @@ from torch import Tensor
 
 from prismask.errors import ConfigError, DeviceError, DivergedError, ShapeError
 from prismask.evaluation.metrics import score
-from prismask.evaluation.run import engine, timing
+from prismask.evaluation.run import cost as cost_module
+from prismask.evaluation.run import runs
 from prismask.evaluation.run import trials as trials_module
 from prismask.evaluation.run.cells import Cell
-from prismask.evaluation.run.precision import choose_halves, half_cost
-from prismask.evaluation.run.timing import measure_cost
+from prismask.evaluation.run.cost import choose_halves, half_cost, measure_cost
 from prismask.evaluation.run.trials import Bench, Workload
 from prismask.optics.camera import CASSI
 from prismask.parallel.cluster import run_with_client
@@ -182,8 +182,8 @@ class FakeClient:
 
 def test_a_cluster_s_client_gives_the_same() -> None:
     work = workload(["srn:width=8,blocks=1", "gap-tv:iterations=2"])
-    here = list(engine.run_cells(work, cells(work), CPU))
-    benches = engine.Benches(work, CPU)
+    here = list(runs.run_cells(work, cells(work), CPU))
+    benches = runs.Benches(work, CPU)
     outcomes = run_with_client(FakeClient(), cells(work), benches, threads=1, broadcast=True)
     there = [outcome.get() for outcome in outcomes]
     assert len(there) == 6
@@ -194,7 +194,7 @@ def test_a_cluster_s_client_gives_the_same() -> None:
 
 def test_an_error_ends_the_run() -> None:
     work = workload({"good": spread, "bad": lambda y, m, c: y})
-    results = engine.run_cells(work, cells(work), CPU)
+    results = runs.run_cells(work, cells(work), CPU)
     assert next(results).cell == Cell("good", "lab", 0)
     with pytest.raises(ShapeError, match="bad gave"):
         next(results)
@@ -210,7 +210,7 @@ def test_only_a_few_cells_are_on_their_way() -> None:
             handed.append(trial)
             yield Cell("f", "lab", trial)
 
-    results = engine.run_cells(work, many(), CPU)
+    results = runs.run_cells(work, many(), CPU)
     assert handed == []
     next(results)
     assert handed == [0]
@@ -219,7 +219,7 @@ def test_only_a_few_cells_are_on_their_way() -> None:
 def test_wrong_crews() -> None:
     work = workload({"f": spread})
     with pytest.raises(ConfigError, match="at least one"):
-        engine.run_cells(work, [], CPU, workers=0)
+        runs.run_cells(work, [], CPU, workers=0)
 
 
 # --- cost and precision --------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def test_cost_of_a_network_and_of_a_solver() -> None:
 
 
 def test_the_cost_is_that_of_one_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "timed_call", lambda method, *given: (method(*given), 6.0))
+    monkeypatch.setattr(cost_module, "timed_call", lambda method, *given: (method(*given), 6.0))
     work = workload(["gap-tv:iterations=1"])
     bench = Bench(work, CPU)
     mask = work.groups["lab"].mask(0)
@@ -276,7 +276,7 @@ def test_a_network_that_half_precision_hurts_keeps_its_bits(
         assert half_cost(work, CPU, label) == pytest.approx(harm, abs=1e-4)
         fake_gpu = type("Device", (), {"type": "cuda"})()
         monkeypatch.setattr(
-            "prismask.evaluation.run.precision.half_cost", lambda w, d, m: half_cost(w, CPU, m)
+            "prismask.evaluation.run.cost.half_cost", lambda w, d, m: half_cost(w, CPU, m)
         )
         assert set(choose_halves(work, fake_gpu, "auto")) == expected
 

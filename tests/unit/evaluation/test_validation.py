@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from prismask.evaluation.metrics import psnr
-from prismask.evaluation.run.validation import estimated, make_validation, validation_cubes
+from prismask.evaluation.run.training import estimated, make_validation, validation_cubes
 from prismask.optics.camera import CASSI
 
 

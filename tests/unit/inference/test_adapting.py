@@ -42,7 +42,7 @@ def error(model: Reconstructor, cube: Tensor, mask: Tensor) -> float:
     drawn = islice(_pieces(cube, mask, CAMERA, 0.0, 99), 8)
     found = [
         float((model.reconstruct(snapshot, code, CAMERA, torch.zeros(PIECES)) - truth).norm())
-        for truth, code, snapshot in drawn
+        for truth, code, snapshot, _ in drawn
     ]
     return sum(found)
 
@@ -76,7 +76,7 @@ def test_pieces_are_the_scene_photographed_again(camera: CASSI) -> None:
     cube, _ = scene(110, 120)
     size = camera.mask_size((110, 120))
     mask = torch.rand(1, 1, *size, generator=torch.Generator().manual_seed(6))
-    for truth, code, snapshot in islice(_pieces(cube, mask, camera, 0.0, 0), 4):
+    for truth, code, snapshot, _ in islice(_pieces(cube, mask, camera, 0.0, 0), 4):
         assert truth.shape == (PIECES, BANDS, 96, 96)
         assert torch.equal(snapshot, camera.forward(truth, code))
         assert torch.isin(truth[0, 0], cube[0]).all()
@@ -87,7 +87,7 @@ def test_pieces_lie_where_something_is() -> None:
     cube = torch.zeros(BANDS, 400, 400)
     cube[:, 150:250, 150:250] = torch.rand(BANDS, 100, 100)
     seen = islice(_pieces(cube, torch.ones(1, 1, 400, 400), CAMERA, 0.0, 0), 40)
-    dark = [float((truth == 0).float().mean()) == 1 for pair, _, _ in seen for truth in pair]
+    dark = [float((truth == 0).float().mean()) == 1 for pair, *_ in seen for truth in pair]
     # Six of ten places are dark throughout: of four, one time in eight all.
     assert sum(dark) <= 20
 

@@ -12,7 +12,6 @@ import xarray
 
 import prismask
 from prismask.errors import ConfigError, PrismaskWarning
-from prismask.inference.findings import python_words
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction, reconstruct
 from prismask.optics.camera import CASSI
@@ -20,6 +19,7 @@ from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.scenes.records import Mask, Measurement
 from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.wording import python_words
 
 BANDS, SIZE = 6, (40, 48)
 GRID = tuple(450.0 + 40 * k for k in range(BANDS))
@@ -84,7 +84,7 @@ def test_doubts_are_warnings_in_the_words_of_python(shot: Measurement, mask: Mas
         ("Give --model srn-looks.m2m to", "Give model='srn-looks.m2m' to"),
         ("with --wavelengths, or", "with wavelengths, or"),
         ("say so: --bands 24.", "say so: bands=24 of the camera."),
-        ("`prismask calibrate --keep` fits", "`prismask calibrate --keep` fits"),
+        ("`prismask calibrate --out new` fits", "`prismask calibrate --out new` fits"),
     ],
 )
 def test_flags_become_arguments(flags: str, arguments: str) -> None:

@@ -76,7 +76,7 @@ def test_what_is_no_place(noted: Any) -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(ConfigError, match="without --align"):
+    with pytest.raises(ConfigError, match="without align=True"):
         reconstruct(shot(), MASK, CAMERA, pose=Cube(np.zeros((28, 2, 2), np.float32)))
     other = Mask(1 - MASK.values)
     with pytest.raises(ConfigError, match=f"found for the mask {MASK.hash}, this one is"):

@@ -91,7 +91,7 @@ def test_none_is_one_of_those_that_results_are_reported_for(known: Variation) ->
 
 
 def test_a_network_without_other_cameras() -> None:
-    with pytest.raises(ConfigError, match="--cameras 0"):
+    with pytest.raises(ConfigError, match="--other 0"):
         draw_cameras(CASSI((0.0,)), 2, seed=0)
 
 
@@ -196,8 +196,8 @@ def test_another_camera_has_the_second_set(
     assert width(new) / width(old) == pytest.approx(other / own, rel=1e-3)
     assert new.attrs["interval"] == "90 %, calibrated on 3 scenes behind 4 other cameras"
     assert "behind the training's camera, not this one" in old.attrs["interval"]
-    assert any("--keep" in text for text in old.attrs["findings"])
-    assert not any("--keep" in text for text in new.attrs["findings"])
+    assert any("`prismask calibrate`" in text for text in old.attrs["findings"])
+    assert not any("`prismask calibrate`" in text for text in new.attrs["findings"])
 
 
 @pytest.mark.filterwarnings("ignore:the network was trained at:prismask.errors.PrismaskWarning")

@@ -204,6 +204,19 @@ def test_strips_are_the_whole(camera: CASSI, monkeypatch: pytest.MonkeyPatch) ->
     assert torch.equal(throughput(mask, camera), camera.throughput(mask)[0])
 
 
+def test_what_was_told_to_be_wrong_explains_as_much() -> None:
+    cube, mask, _ = _shot()
+    mask = 0.2 + 0.6 * mask
+    std = torch.full_like(mask, 0.05)
+    true = mask + std * torch.randn(mask.shape, generator=seeded(3))
+    seen = Snapshot(CAMERA.forward(cube[None], true)[0], mask, CAMERA, 0.005, 1.0, std)
+    found = reproject(cube, seen, "given")
+    assert found.over_noise is not None
+    assert found.over_noise > 3
+    assert found.over_expected == pytest.approx(1, rel=0.05)
+    assert "a mask as wrong as told leaves" in found.text()
+
+
 def test_the_truth_leaves_the_noise_as_residual() -> None:
     cube, mask, signal = _shot()
     noisy = signal + 0.02 * torch.randn(signal.shape, generator=seeded(2))

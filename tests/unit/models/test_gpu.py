@@ -12,7 +12,6 @@ from __future__ import annotations
 import copy
 import inspect
 import json
-import logging
 import math
 import sys
 import tempfile
@@ -121,13 +120,17 @@ def test_gap_tv_gives_the_same_cube() -> None:
     assert psnr(there, truth) > psnr(CAMERA.spread(measurement, mask), truth) + 1
 
 
-def test_pnp_dip_fits_as_well_from_recorded_steps() -> None:
-    from prismask.models import replay
-    from prismask.solvers import create_solver
+def test_pnp_dip_fits_as_well_from_recorded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    from prismask.solvers import create_solver, pnp_dip
+    from prismask.solvers.dip_network import Repeated
 
-    refused = _Heard()
-    replay.log.addHandler(refused)
-    replay.log.setLevel(logging.INFO)
+    made: list[Repeated] = []
+
+    def watched(device: torch.device) -> Repeated:
+        made.append(Repeated(device))
+        return made[-1]
+
+    monkeypatch.setattr(pnp_dip, "Repeated", watched)
     truth, mask = scene()[..., :48, :56], aperture()[..., :48, :56]
     measurement = CAMERA.forward(truth, mask)
     small = {"iterations": 10, "steps": 10, "width": 16, "levels": 2, "start": "gap-tv"}
@@ -138,19 +141,8 @@ def test_pnp_dip_fits_as_well_from_recorded_steps() -> None:
         there = solver(measurement.to(DEVICE), mask.to(DEVICE), CAMERA)
         assert there.device.type == DEVICE.type
         assert psnr(there, truth) > psnr(here, truth) - 1
-    replay.log.removeHandler(refused)
-    assert not refused.messages, refused.messages
-
-
-class _Heard(logging.Handler):
-    """Keeps what a logger says."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.messages: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append(record.getMessage())
+    assert made
+    assert not [reason for one in made for reason in one.refusals]
 
 
 # --- networks ------------------------------------------------------------------------------------

@@ -13,8 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from prismask.errors import DataMissingError, OutputExistsError, WeightsError
 from prismask.models.registry import create_model
-from prismask.models.sealed import write_sealed
-from prismask.models.weights import load_weights, read_record, save_weights
+from prismask.models.weights import load_weights, read_record, save_weights, write_sealed
 
 
 @pytest.fixture

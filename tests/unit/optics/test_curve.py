@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from prismask.errors import ConfigError, ValuesError
-from prismask.optics.curve import Curve, fit_curve
+from prismask.optics.measured import Curve, fit_curve
 
 SPREAD = 54.0
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from prismask.errors import ConfigError, ShapeError
+from prismask.optics.faults import Variation, vary
 from prismask.optics.randomness import seeded
-from prismask.optics.variation import Variation, vary
 
 STILL = Variation(turns=False, mirrors=False, shift=0, gamma=1, gain=0)
 

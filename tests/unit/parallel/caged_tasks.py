@@ -70,3 +70,41 @@ def remember() -> tuple[Any, list[Any]]:
     """How often it was called in this process."""
     remember.calls = getattr(remember, "calls", 0) + 1  # type: ignore[attr-defined]
     return remember.calls, []  # type: ignore[attr-defined]
+
+
+# --- for a cage that stays: these take what tells how far they are -------------------------------
+
+
+def remember_here(report: Any) -> tuple[Any, list[Any]]:
+    return remember()
+
+
+def count_up(report: Any, total: int) -> tuple[Any, list[Any]]:
+    for done in range(1, total + 1):
+        report(done, total)
+    return "counted", []
+
+
+def refuse_here(report: Any) -> tuple[Any, list[Any]]:
+    return refuse()
+
+
+def stumble_here(report: Any) -> tuple[Any, list[Any]]:
+    return stumble()
+
+
+def take(report: Any, kind: str, count: int) -> tuple[Any, list[Any]]:
+    if kind == "numpy":
+        return int(np.ones(count, np.uint8).size), []
+    import torch
+
+    return torch.ones(count, dtype=torch.uint8).numel(), []
+
+
+def sleep_here(report: Any, seconds: float) -> tuple[Any, list[Any]]:
+    time.sleep(seconds)
+    return None, []
+
+
+def die_here(report: Any) -> tuple[Any, list[Any]]:
+    return crash()

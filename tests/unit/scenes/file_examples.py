@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,13 @@ def a_mask_per_band(bands: int = 3, height: int = 5, width: int = 4) -> Mask:
     return Mask(values, 500.0 + 7.5 * np.arange(bands), ATTRS)
 
 
+def an_uncertain_mask(bands: int = 0, one_plane: bool = False) -> Mask:
+    """A mask that says how far it may be wrong: like itself, or in one plane for all bands."""
+    mask = a_mask_per_band(bands) if bands else a_mask()
+    std = 0.1 * np.random.default_rng(9).random(mask.values.shape, dtype=np.float32)
+    return replace(mask, std=std[0] if one_plane else std)
+
+
 def a_measurement(height: int = 5, width: int = 9) -> Measurement:
     values = np.random.default_rng(width).random((height, width), dtype=np.float32)
     return Measurement(values * 3 - 1, ATTRS)
@@ -53,6 +61,9 @@ RECORDS = {
     "cube": a_cube(),
     "mask": a_mask(),
     "mask_per_band": a_mask_per_band(),
+    "uncertain_mask": an_uncertain_mask(),
+    "uncertain_mask_per_band": an_uncertain_mask(3),
+    "mask_per_band_alike_uncertain": an_uncertain_mask(3, one_plane=True),
     "measurement": a_measurement(),
 }
 

@@ -15,7 +15,7 @@ import pytest
 from file_examples import IDS, WRITTEN, a_cube, write
 
 from prismask.errors import FormatError, OutputExistsError, WriteFailedError
-from prismask.scenes import atomic, hidden_files
+from prismask.scenes import atomic
 from prismask.scenes.atomic import (
     OLD_SUFFIX,
     PART_SUFFIX,
@@ -226,7 +226,7 @@ def test_a_kill_at_any_step_never_shows_a_mixed_pair(
         assert found.shape in (old.shape, new.values.shape)
         assert (found == (old if found.shape == old.shape else new.values)).all()
     # The next run finishes what was begun, and leaves nothing but the pair.
-    monkeypatch.setattr(hidden_files, "swept", set())
+    monkeypatch.setattr(atomic, "swept", set())
     newest = a_cube(height=7)
     save(newest, path, overwrite=True)
     assert np.array_equal(load(path).values, newest.values)
@@ -287,7 +287,7 @@ def test_part_files_of_a_killed_run_are_removed_by_the_next(tmp_path: Path) -> N
     with write_beside(tmp_path / "second.bin") as part:
         part.write_text("whole")
     assert left.exists(), "once a run is enough"
-    hidden_files.swept.clear()
+    atomic.swept.clear()
     with write_beside(tmp_path / "third.bin") as part:
         part.write_text("whole")
     assert not left.exists()

@@ -15,6 +15,7 @@ import tifffile
 
 from prismask.errors import DataMissingError, FormatError, ShapeError, ValuesError
 from prismask.scenes.formats.files import load, load_cube, load_mask, load_measurement
+from prismask.scenes.formats.limits import check_claim
 
 
 def put(folder: Path, extension: str, values: np.ndarray[Any, Any]) -> Path:
@@ -137,6 +138,13 @@ def npy_claiming(shape: tuple[int, ...]) -> bytes:
 
 
 HUGE = (28, 10**9, 10**9)
+
+
+@pytest.mark.parametrize("ratio", [1, 1100])
+def test_a_claim_is_believed_up_to_what_the_file_can_hold(ratio: int) -> None:
+    check_claim("a.nc", 100 * ratio, 100, "cube", ratio)
+    with pytest.raises(FormatError, match=r"a\.nc: cube claims .* holds only 100 bytes"):
+        check_claim("a.nc", 100 * ratio + 1, 100, "cube", ratio)
 
 
 def test_npy_that_claims_too_much(tmp_path: Path) -> None:

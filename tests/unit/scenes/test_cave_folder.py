@@ -61,7 +61,7 @@ def test_the_scene_in_rgba(root: Path) -> None:
 
 
 def test_several_scenes_need_a_name(root: Path) -> None:
-    with pytest.raises(FormatError, match=r"beads.*watercolors.*variable=…"):
+    with pytest.raises(FormatError, match=r"beads.*watercolors.*variable=NAME"):
         load_cube(root)
     facts = describe(root)
     assert [v["name"] for v in facts["variables"]] == ["beads", "watercolors"]

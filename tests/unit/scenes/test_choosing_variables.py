@@ -16,6 +16,7 @@ from prismask.errors import ConfigError, FormatError, ValuesError
 from prismask.scenes.formats.contents import kind_of
 from prismask.scenes.formats.files import describe, load, load_cube, load_mask, load_measurement
 from prismask.scenes.records import Cube, Mask, Measurement
+from prismask.wording import speaking_flags
 
 FLAT, DEEP = np.full((4, 5), 0.25), np.full((3, 4, 5), 0.25)
 
@@ -53,7 +54,7 @@ def test_a_name_that_contradicts_the_dimensions(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arrays", [{"a": DEEP, "b": DEEP}, {"a": FLAT, "b": FLAT}])
 def test_two_that_could_be_meant(tmp_path: Path, arrays: dict[str, Any]) -> None:
     path = npz(tmp_path, **arrays)
-    with pytest.raises(FormatError, match=r"a \(float64.*b \(float64.*variable=…"):
+    with pytest.raises(FormatError, match=r"a \(float64.*b \(float64.*with variable=NAME"):
         load(path)
     assert isinstance(load(path, variable="b"), Cube if arrays["b"] is DEEP else Measurement)
     assert isinstance(load(path, "mask", "a"), Mask)
@@ -100,11 +101,14 @@ def test_a_file_that_says_what_it_is_may_have_any_name(tmp_path: Path) -> None:
 
 def test_names_in_a_file_count_although_the_kind_is_said(tmp_path: Path) -> None:
     path = npz(tmp_path, snapshot=FLAT)
-    with pytest.raises(
-        FormatError, match=r"--mask-variable where a command takes --mask, else --v"
+    with pytest.raises(FormatError, match=r"Name one with variable=NAME\.$"):
+        load_mask(path)
+    with (
+        speaking_flags(),
+        pytest.raises(FormatError, match=r"--variable NAME \(for --mask: --mask-variable NAME\)"),
     ):
         load_mask(path)
-    with pytest.raises(FormatError, match=r"Name one with variable=… \(--variable\)"):
+    with pytest.raises(FormatError, match=r"Name one with variable=NAME\.$"):
         load_measurement(npz(tmp_path, my_mask=FLAT))
 
 
@@ -187,7 +191,7 @@ def test_a_name_that_says_the_unit(tmp_path: Path) -> None:
 @pytest.mark.parametrize("listed", [[500.0, 400.0, 600.0], [-2.0, 0.5, 0.6], [400, np.nan, 600]])
 def test_an_error_about_wavelengths_names_the_variable(tmp_path: Path, listed: list[float]) -> None:
     path = npz(tmp_path, cube=DEEP, bands=listed)
-    with pytest.raises(ValuesError, match=r"file\.npz: .*variable 'bands'; wavelengths=…"):
+    with pytest.raises(ValuesError, match=r"file\.npz: .*variable 'bands'; wavelengths replaces"):
         load_cube(path)
     facts = describe(path)
     assert "variable 'bands'" in facts["problem"]

@@ -118,7 +118,7 @@ def test_senseless_exposure_is_refused(exposure: float) -> None:
 
 
 def test_unknown_wavelengths_are_asked_for() -> None:
-    with pytest.raises(PrismaskError, match=r"wavelengths .* unknown.*--wavelengths"):
+    with pytest.raises(PrismaskError, match=r"wavelengths .* unknown.*Give wavelengths in nm"):
         to_srgb(Cube(np.ones((4, 2, 2))))
 
 

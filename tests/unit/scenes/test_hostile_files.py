@@ -69,13 +69,13 @@ def test_a_loop_is_stopped_and_the_limit_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", OUTSIDE)
-def test_no_file_leads_to_another(
-    tmp_path: Path, make: Make, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_file_leads_to_another(tmp_path: Path, make: Make) -> None:
     path = make(tmp_path)
-    with pytest.raises(FormatError, match=path.name) as caught:
+    with pytest.raises(
+        FormatError, match="stored in another file, which is not followed"
+    ) as caught:
         load_cube(path)
-    assert "stored in another file, which is not followed" in f"{caught.value} {caplog.text}"
+    assert path.name in str(caught.value)
     for name in ("cube", "img"):
         with pytest.raises(FormatError, match=r"no variable|another file"):
             load_cube(path, variable=name)

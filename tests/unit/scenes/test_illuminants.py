@@ -7,8 +7,7 @@ import pytest
 
 from prismask.errors import ConfigError
 from prismask.scenes.defaults import WAVELENGTHS_NM
-from prismask.scenes.illuminants import band_edges, lamp_in_bands, lamp_names
-from prismask.scenes.standards import illuminant_at
+from prismask.scenes.standards import band_edges, illuminant_at, lamp_in_bands, lamp_names
 
 
 @pytest.mark.parametrize("name", lamp_names())

@@ -115,7 +115,7 @@ def test_stacks_by_tifffile(tmp_path: Path, options: Any, big: bool, order: str)
     stack = np.random.default_rng(0).random((4, 6, 5)).astype(np.float32)
     path = tmp_path / "stack.tif"
     tifffile.imwrite(path, stack, bigtiff=big, byteorder=order, photometric="minisblack", **options)
-    assert np.array_equal(load_cube(path, wavelengths=[1, 2, 3, 4]).values, stack)
+    assert np.array_equal(load_cube(path, wavelengths=[401, 402, 403, 404]).values, stack)
 
 
 def test_pages_of_different_sizes(tmp_path: Path) -> None:

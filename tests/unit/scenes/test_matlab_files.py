@@ -180,7 +180,12 @@ def test_unknown_names_are_listed_with_size_and_type(tmp_path: Path) -> None:
     path = mat(tmp_path, first=CUBE, second=CUBE.astype("f4"), note="hello")
     with pytest.raises(FormatError) as caught:
         load_cube(path)
-    for part in ("first (double 5×4×3)", "second (single 5×4×3)", "note (char 1×5", "variable=…"):
+    for part in (
+        "first (double 5×4×3)",
+        "second (single 5×4×3)",
+        "note (char 1×5",
+        "variable=NAME",
+    ):
         assert part in str(caught.value)
     assert np.array_equal(
         load_cube(path, variable="second").values, np.moveaxis(CUBE, -1, 0).astype("f4")
@@ -271,7 +276,7 @@ def test_unsorted_wavelengths(tmp_path: Path) -> None:
 
 def test_wavelengths_that_do_not_fit(tmp_path: Path) -> None:
     path = mat(tmp_path, cube=CUBE)
-    with pytest.raises(ValueError, match=r"wavelengths is 7.*expected 3"):
+    with pytest.raises(ValueError, match="7 wavelengths came for 3 bands"):
         load_cube(path, wavelengths=[1, 2, 3, 4, 5, 6, 7])
 
 

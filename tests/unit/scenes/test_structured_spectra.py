@@ -7,8 +7,8 @@ import pytest
 
 from prismask.errors import ConfigError, ShapeError
 from prismask.scenes.defaults import WAVELENGTHS_NM
-from prismask.scenes.illuminants import lamp_in_bands
 from prismask.scenes.records import Cube
+from prismask.scenes.standards import lamp_in_bands
 from prismask.scenes.synthetic import random_scene
 from prismask.scenes.synthetic.spectra import Feature, Planted, line_in_bands, plant, smoothed
 

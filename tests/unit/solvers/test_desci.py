@@ -15,8 +15,12 @@ from prismask.errors import ConfigError
 from prismask.optics.camera import CASSI
 from prismask.solvers.desci import DeSci, guide_of
 from prismask.solvers.gap_tv import GapTv
-from prismask.solvers.nuclear import minimise_weighted_nuclear_norm
-from prismask.solvers.patches import Matching, change_groups, match_patches
+from prismask.solvers.patches import (
+    Matching,
+    change_groups,
+    match_patches,
+    minimise_weighted_nuclear_norm,
+)
 
 CAMERA = CASSI.from_step(bands=8, step=2)
 SMALL = {"patch": 4, "stride": 3, "group": 12, "radius": 5}

@@ -13,14 +13,14 @@ from torch import Tensor, nn
 
 from prismask.errors import ConfigError, ShapeError
 from prismask.optics.camera import CASSI
-from prismask.solvers.denoisers import (
+from prismask.solvers.pnp import (
     DENOISERS,
     THRESHOLD,
+    Pnp,
     denoise_by_block_dct,
     denoise_by_tv,
     find_denoiser,
 )
-from prismask.solvers.pnp import Pnp
 
 
 def noisy(clean: Tensor, level: float) -> Tensor:

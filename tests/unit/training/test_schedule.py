@@ -27,3 +27,10 @@ def test_rates_halve_or_follow_the_clock() -> None:
     assert rate_factor(0, 0.5, paper) == pytest.approx(0.5)
     assert 0 < rate_factor(0, 1.2, paper) < 0.01
     assert steps_per_epoch(ScheduleConfig(batch=16, epoch_crops=1000)) == 63
+
+
+def test_held_rates_fall_at_the_end_alone() -> None:
+    held = ScheduleConfig(hold=0.75)
+    assert [rate_factor(0, progress, held) for progress in (0.0, 0.4, 0.75)] == [1, 1, 1]
+    assert rate_factor(0, 0.875, held) == pytest.approx(0.5)
+    assert 0 < rate_factor(0, 1.0, held) < 0.01

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from prismask.models.network import Estimates
 from prismask.training.losses import reconstruction_loss
 from prismask.training.stages import mask_loss, stage_weights, staged_loss
 
@@ -22,9 +21,9 @@ def test_weights_grow_to_the_end_and_sum_to_one() -> None:
 
 def test_every_stage_counts_by_its_weight() -> None:
     truth = torch.zeros(2, 3, 4, 4)
-    said = Estimates((truth + 1, truth + 2, truth), (), None)
-    assert float(staged_loss(said, truth, squared, 0.5)) == pytest.approx(1 / 7 + 2 / 7 * 4)
-    assert float(staged_loss(said, truth, squared, 0.0)) == 0
+    cubes = (truth + 1, truth + 2, truth)
+    assert float(staged_loss(cubes, truth, squared, 0.5)) == pytest.approx(1 / 7 + 2 / 7 * 4)
+    assert float(staged_loss(cubes, truth, squared, 0.0)) == 0
 
 
 def test_a_mask_left_as_told_costs_one_and_the_true_one_nothing() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from prismask.scenes.defaults import WAVELENGTHS_NM
-from prismask.scenes.illuminants import lamp_in_bands
+from prismask.scenes.standards import lamp_in_bands
 from prismask.training.config import DataConfig
 from prismask.training.data.structured import HELD_OUT, NUMBERS, StructuredLight
 

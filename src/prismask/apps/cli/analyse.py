@@ -1,16 +1,15 @@
 """`prismask analyse`: what a score does not tell about a model.
 
-Like `prismask evaluate` it needs torch, NumPy, SciPy and safetensors only; figures are drawn where
-matplotlib is installed.
+Like `prismask evaluate` it needs no compiled package but torch, NumPy, SciPy and safetensors;
+figures are drawn where matplotlib is installed.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from prismask.apps.cli.progress import reporter
 from prismask.apps.cli.scoring_options import ProtocolOptions, SceneOptions, as_arguments
-from prismask.apps.cli.terminal import remark, say
+from prismask.apps.cli.terminal import remark, reporter, say
 
 SOME_FAILED = 1
 

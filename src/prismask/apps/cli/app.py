@@ -7,6 +7,7 @@ inside its function, so that `prismask --help` answers at once.
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Sequence
 
@@ -21,12 +22,10 @@ from prismask.apps.cli.demo import demo
 from prismask.apps.cli.evaluate import evaluate, spectra_test, stress
 from prismask.apps.cli.evaluate_pair import evaluate_pair
 from prismask.apps.cli.info import info
-from prismask.apps.cli.join import join
 from prismask.apps.cli.models import models
 from prismask.apps.cli.reconstruct import reconstruct
 from prismask.apps.cli.render import render
-from prismask.apps.cli.report import report
-from prismask.apps.cli.scoring_options import SHARED_OPTIONS
+from prismask.apps.cli.report import join, report
 from prismask.apps.cli.serve import serve
 from prismask.apps.cli.simulate import simulate
 from prismask.apps.cli.spectra import spectra
@@ -34,6 +33,7 @@ from prismask.apps.cli.terminal import complain, settle_streams
 from prismask.apps.cli.train import train
 from prismask.apps.cli.view import view
 from prismask.errors import PrismaskError
+from prismask.wording import speaking_flags
 
 WRONG_INPUT = 2
 INTERRUPTED = 130
@@ -53,9 +53,6 @@ for command in (
     spectra, evaluate_pair, convert, join, report,
 ):  # fmt: skip
     app.command(command)
-for shared in SHARED_OPTIONS:
-    # Here, because their module is also read where cyclopts is not installed.
-    Parameter(name="*")(shared)
 for scoring in (train, evaluate, stress, spectra_test, analyse):
     # Flags that are off by default need no second name that turns them off.
     app.command(scoring, default_parameter=Parameter(negative=()))
@@ -70,12 +67,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: list[str]) -> int:
     """Run a command and return its exit code; wrong input is told in one sentence."""
     debug = "--debug" in arguments
-    arguments = [word for word in arguments if word != "--debug"]
+    arguments = _with_negative_lists([word for word in arguments if word != "--debug"])
     logging.basicConfig(
         level=logging.DEBUG if debug else logging.WARNING, format="prismask: %(message)s"
     )
     try:
-        code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        with speaking_flags():
+            code = app(
+                arguments, exit_on_error=False, print_error=False, result_action="return_value"
+            )
         sys.stdout.flush()
     except KeyboardInterrupt:
         complain("interrupted.")
@@ -94,6 +94,21 @@ def run(arguments: list[str]) -> int:
         return WRONG_INPUT
     # A command may end well and still have something to tell the shell.
     return code if isinstance(code, int) else 0
+
+
+def _with_negative_lists(arguments: list[str]) -> list[str]:
+    """`--points -1,7` as `--points=-1,7`: a list that begins with a minus is no option."""
+    words: list[str] = []
+    option = ""
+    for word in arguments:
+        if option and re.fullmatch(r"-\d[\d.]*(,-?\d[\d.]*)+", word):
+            if words[-1] == option:
+                words.pop()
+            word = f"{option}={word}"
+        elif word.startswith("--"):
+            option = "" if "=" in word else word
+        words.append(word)
+    return words
 
 
 def _help_for(arguments: list[str]) -> str:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from prismask.apps.cli.progress import reporter
-from prismask.apps.cli.terminal import say
+from prismask.apps.cli.terminal import reporter, say
 from prismask.errors import ConfigError
 from prismask.scenes.defaults import SIZE
 
 if TYPE_CHECKING:
-    from prismask.inference.engine.frame import Engine
+    from prismask.inference.intervals.trust import TrustRule
+    from prismask.models.network import Reconstructor
 
+SNAPSHOTS = 192
+"""Snapshots that an interval is fitted on, unless people say otherwise."""
+ROWS = 96
+"""Lines of each: rows never mix in the camera, and they are what a network's time goes with."""
 CAMERAS = 24
-"""Other cameras that an interval is fitted behind, unless people say otherwise."""
-FAULTS = 9
-"""Faults of the mask that every scene meets, likewise."""
+"""Other cameras that are drawn."""
 
 
 def calibrate(
@@ -29,20 +32,25 @@ def calibrate(
     *,
     out: Annotated[Path, Parameter(name=["--out", "-o"])],
     data: Path | None = None,
-    masks: int = 8,
+    snapshots: int = SNAPSHOTS,
+    rows: int = ROWS,
     size: int = SIZE,
-    samples: int = 8,
-    noise_std: float = 0.0,
-    misplaced: float = 0.0,
+    minutes: float | None = None,
+    noise_std: float = 0.05,
+    wrong: float = 0.25,
+    other: float = 0.25,
     mirror_ensemble: int | None = None,
-    cameras: int = CAMERAS,
-    faults: int = FAULTS,
-    keep: Annotated[bool, Parameter(negative="")] = False,
     seed: int = 0,
     device: str = "auto",
+    cache: Path | None = None,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Fit the interval of trained weights on validation scenes and masks, and store it with them.
+    """Fit the interval and the rule of trust of trained weights, and store both with them.
+
+    Validation scenes are photographed as they are, under lamps, with lines and narrow bands planted
+    into their spectra, with noise, through wrong masks and by other cameras; a small regressor
+    learns how wide error bars have to be, and each scene is judged by one that has not seen it.
+    What was found by scene, quarter of the intensities, band and condition is printed and stored.
 
     Parameters
     ----------
@@ -53,194 +61,122 @@ def calibrate(
     data
         Folder with the scenes and splits.json; only its validation scenes are used. [default:
         PRISMASK_DATA, or ../shared/data]
-    masks
-        Validation masks: half of them crops of the training masks, half fabricated.
+    snapshots
+        How many snapshots; scenes take turns.
+    rows
+        Lines of each snapshot across the dispersion.
     size
-        Height and width of the scenes' crops.
-    samples
-        Masks drawn from the posterior, for the interval that goes with --samples; 0: none.
+        Pixels of each along it.
+    minutes
+        Reconstruct for about this long at most, and fit what there is then. [default: no limit]
     noise_std
-        Largest noise of the snapshots, relative to the cube's range as in evaluate --noise; each
-        gets a strength between 0 and this.
-    misplaced
-        Share of snapshots (0 to 1) whose mask lies up to a pixel beside its calibration, as those
-        of real cameras do after a while.
+        Strongest noise, relative to the cube's range as in evaluate --noise. Three in ten snapshots
+        have none, the others between 0.001 and this.
+    wrong
+        Share of the snapshots whose mask is shifted, out of focus or behind another dispersion.
+    other
+        Share of those that come from other cameras than the training's; 0: none, and the interval
+        will be too narrow there.
     mirror_ensemble
         Members of the network's mirror ensemble, from now on: 1, or 2 (also run on the snapshot
         mirrored across the dispersion: the mean of both is better, and where they differ the error
         bars grow). [default: as the weights say]
-    cameras
-        Other cameras than the training's, with more, fewer, closer or wider bands, that are drawn
-        to give the interval its size behind such; 0: none, and it will be too narrow there.
-    faults
-        Faults of the mask (shifted, out of focus, another dispersion) that every scene meets, to
-        give the interval its size where a snapshot contradicts its mask; 0: none, and masks are not
-        probed.
-    keep
-        Leave the interval's own size, behind the training's camera, as it is stored with the
-        weights, and fit what --cameras and --faults say.
     seed
-        Seed of noise, samples and what --misplaced does; the masks have one of their own.
+        Seed of everything that is drawn.
     device
         Where to compute: auto, cpu, cuda, cuda:1 or mps.
+    cache
+        Folder for what is kept of each snapshot; the same command goes on from there when it was
+        stopped. [default: beside the output; removed at the end]
     overwrite
         Replace the output if it exists.
     """
-    from prismask.apps.cli.calibrate_data import CAMERA_SEED, validation
-    from prismask.apps.cli.outputs import refuse_read
-    from prismask.inference.engine.frame import Engine
-    from prismask.inference.intervals.class_fit import Circumstances
-    from prismask.inference.intervals.fit import calibrate as fit
-    from prismask.inference.intervals.fit import misplaced as aside
-    from prismask.inference.intervals.inconsistent_masks import calibrate_inconsistent_masks
-    from prismask.inference.intervals.other_cameras import calibrate_cameras
+    from prismask.apps.cli.calibrate_data import studio_for
+    from prismask.inference.intervals.calibration import collect, fit_record, folder_for
+    from prismask.inference.intervals.snapshots import Plan
+    from prismask.inference.methods.registry import network_method
+    from prismask.inference.options import Options
     from prismask.models.catalogue import find_weights, load_model
-    from prismask.models.devices import choose_device
+    from prismask.models.machine import choose_device
     from prismask.models.mirror_ensemble import KEY, OLD_KEY, ensemble_size
-    from prismask.models.trained import trained_camera
     from prismask.scenes.atomic import check_output
+    from prismask.scenes.outputs import refuse_read
 
-    _check(masks, size, samples, noise_std, misplaced)
-    _check_classes(cameras, faults, keep, mirror_ensemble)
+    if snapshots < 2:
+        raise ConfigError(f"--snapshots is {snapshots}; at least 2 are needed, better 100.")
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise ConfigError(f"--minutes is {minutes:g}; give a number above 0, or leave it out.")
+    plan = Plan(rows, size, noise_std, wrong, other, seed)
     check_output(out, overwrite)
     refuse_read([out], find_weights(weights))
     model = load_model(weights)
-    if keep and not model.record.get("interval"):
-        raise ConfigError(f"{weights} has no interval yet: leave --keep out.")
     if mirror_ensemble is not None:
         model.record[KEY] = ensemble_size({KEY: mirror_ensemble})
         model.record.pop(OLD_KEY, None)
-    camera = trained_camera(model.record)
-    data_here = validation(data, model.record, camera, masks, size)
-    engine = Engine(model, choose_device(device))
-    noise = (0.0, noise_std)
+    studio, about = studio_for(data, model.record, plan, CAMERAS if other else 0)
+    method = network_method(model, choose_device(device), Options())
+    kept = folder_for(cache or out.with_name(f"{out.name}.calibrating"), method, studio)
     with reporter() as report:
-        if not keep:
-            fitted = fit(
-                engine,
-                data_here.scenes,
-                data_here.masks,
-                camera,
-                scene_of=data_here.scene_of,
-                samples=samples,
-                noise_std=noise,
-                fault=aside(misplaced) if misplaced else None,
-                seed=seed,
-                progress=report("calibrating"),
-            )
-            model.record["interval"] = {**fitted, **data_here.about, "misplaced": misplaced}
-        if cameras:
-            model.record["interval"] = calibrate_cameras(
-                engine,
-                data_here.scenes,
-                data_here.wavelengths,
-                cameras,
-                scene_of=data_here.scene_of,
-                names=data_here.about["fitted_on"],
-                circumstances=Circumstances(noise, misplaced),
-                seed=seed,
-                camera_seed=CAMERA_SEED,
-                progress=report("other cameras"),
-            )
-        if faults:
-            model.record["interval"] = calibrate_inconsistent_masks(
-                engine,
-                data_here.scenes,
-                data_here.masks,
-                faults,
-                scene_of=data_here.scene_of,
-                names=data_here.about["fitted_on"],
-                noise_std=noise,
-                seed=seed,
-                progress=report("inconsistent masks"),
-            )
-    _write(engine, weights, out, overwrite)
-    for line in found_lines(model.record["interval"], faults):
+        seconds = None if minutes is None else 60 * minutes
+        bar = report("reconstructing")
+        found = collect(method, studio, snapshots, kept, seconds=seconds, progress=bar)
+        record, fitted, trust = fit_record(found, studio, about=about, progress=report("fitting"))
+    model.record["interval"] = record
+    _write(model, weights, out, overwrite)
+    for line in found_lines(fitted.scores["0.9"], trust, len(found)):
         say(line)
+    if cache is None:
+        shutil.rmtree(kept.parent)
     say(f"{out}")
 
 
-def _check(masks: int, size: int, samples: int, noise_std: float, misplaced: float) -> None:
-    """Raise for numbers that cannot be; NaN is in no range."""
-    if samples == 1 or samples < 0 or masks < 1:
-        raise ConfigError("--samples is 0 or at least 2, and --masks at least 1.")
-    if size < 1:
-        raise ConfigError(f"--size is {size}; crops have at least 1 pixel a side.")
-    if not 0 <= noise_std < math.inf:
-        raise ConfigError(f"--noise-std is {noise_std:g}; it is 0 (none) or more, and finite.")
-    if not 0 <= misplaced <= 1:
-        raise ConfigError(f"--misplaced is a share between 0 and 1, not {misplaced:g}.")
-
-
-def _check_classes(cameras: int, faults: int, keep: bool, ensemble: int | None) -> None:
-    if cameras < 0 or cameras == 1:
-        raise ConfigError(f"--cameras is {cameras}; it is 0 (none) or at least 2.")
-    if faults < 0:
-        raise ConfigError(f"--faults is {faults}; it is 0 (none) or more.")
-    if keep and not (cameras or faults):
-        raise ConfigError("--keep with --cameras 0 and --faults 0 leaves nothing to fit.")
-    if keep and ensemble is not None:
-        raise ConfigError(
-            "--mirror-ensemble changes the network, and so the interval that --keep would leave as "
-            "it is: leave one of them out."
-        )
-
-
-def _write(engine: Engine, weights: str, out: Path, overwrite: bool) -> None:
+def _write(model: Reconstructor, weights: str, out: Path, overwrite: bool) -> None:
     import torch
 
     from prismask.models.weights import save_weights
 
-    record = engine.model.record
-    dtype = getattr(torch, str(record.get("dtype", "float16")))
-    saved = save_weights(engine.model, out, record, dtype=dtype, overwrite=overwrite)
-    if saved["sha256"] != engine.model.record["sha256"]:
+    dtype = getattr(torch, str(model.record.get("dtype", "float16")))
+    saved = save_weights(model, out, model.record, dtype=dtype, overwrite=overwrite)
+    if saved["sha256"] != model.record["sha256"]:
         raise ConfigError(f"the tensors of {weights} changed while they were written to {out}.")
 
 
-def found_lines(interval: dict[str, Any], faults: int) -> list[str]:
-    """What was found, for people."""
-    from prismask.inference.intervals.model import INCONSISTENT_MASKS, OLD_NAMES
-
-    lines = []
-    for kind in ("single", "sampled"):
-        if kind not in interval:
-            continue
-        stored = interval[kind]
-        left_out = stored["about"].get("coverage_90_left_out", (float("nan"),) * 3)
-        text = f"90 % interval is {stored['quantiles']['0.9']:.3g} × the predicted scale"
-        lines.append(f"{kind}: {text}; scenes left out are covered {_spread(left_out)}")
-        classes = {
-            OLD_NAMES.get(name, name): size for name, size in stored.get("classes", {}).items()
-        }
-        lines += [f"{kind}, {_class_line(name, size)}" for name, size in classes.items()]
-        if faults and INCONSISTENT_MASKS not in classes:
-            lines.append(f"{kind}: no wrong mask was found inconsistent; masks will not be probed")
+def found_lines(scores: Mapping[str, Any], trust: TrustRule, snapshots: int) -> list[str]:
+    """What was found on scenes that were left out, for people."""
+    said = scores["summary"]
+    structures = scores["structures"]
+    lines = [
+        f"90 % interval on scenes that were left out, {snapshots} snapshots: "
+        f"{_percent(said['mean'])} inside on average over scenes; worst scene "
+        f"{_percent(said['worst_scene'])}, worst quarter of a scene's intensities "
+        f"{_percent(said['worst_quarter'])}, worst fourteenth of its spectrum "
+        f"{_percent(said['worst_band'])}, worst tenth of the snapshots below "
+        f"{_percent(said['worst_tenth'])}",
+    ]
+    for title, found in (
+        ("by scene", scores["scenes"]),
+        ("by condition", scores["conditions"]),
+        ("by light", scores["lights"]),
+        ("at planted structures", structures),
+        ("by noise", scores["noise"]),
+    ):
+        listed = ", ".join(f"{name} {_percent(share)}" for name, share in found.items())
+        lines.append(f"{title}: {listed}")
+    quarters = ", ".join(
+        f"{name} {'/'.join(f'{100 * share:.0f}' for share in four)}"
+        for name, four in scores["quarters"].items()
+    )
+    lines.append(f"by quarter of the intensities, dark to bright, in %: {quarters}")
+    widths = ", ".join(f"{name} {100 * width:.3g} %" for name, width in scores["widths"].items())
+    lines.append(f"mean width, relative to the snapshot's brightness: {widths}")
+    about = trust.about
+    lines.append(
+        f"trust: {about['right_not_trusted']} of {about['right']} snapshots with right masks and "
+        f"smooth spectra would not be trusted; a solver would be taken for {about['solver_taken']} "
+        f"of all, {about['solver_taken_wrongly']} times wrongly"
+    )
     return lines
 
 
-def _class_line(name: str, size: dict[str, Any]) -> str:
-    """What was found for one class of snapshots."""
-    from prismask.inference.intervals.model import INCONSISTENT_MASKS, OTHER_CAMERAS
-
-    about = size["about"]
-    group = {OTHER_CAMERAS: "cameras"}.get(name, "scenes")
-    text = f"{name.replace('_', ' ')}: {size['quantiles']['0.9']:.3g} × that scale"
-    left_out = about[f"left_out_{group}"].get("0.9")
-    if left_out is not None:
-        text += f"; {group} left out are covered {_spread(left_out)}"
-    if name == INCONSISTENT_MASKS:
-        # Fits of the first versions call it doubted.
-        found = about.get("inconsistent", about.get("doubted"))
-        falsely = about.get("right_inconsistent", about.get("right_doubted"))
-        text += (
-            f"; {found} of {about['wrong']} wrong masks and {falsely} of {about['right']} right "
-            "ones were found inconsistent"
-        )
-    return text
-
-
-def _spread(left_out: Sequence[float]) -> str:
-    """The range first: it is what a new one may expect, the mean is not."""
-    low, mean, high = (100 * value for value in left_out)
-    return f"{low:.1f} to {high:.1f} % (mean {mean:.1f})"
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from prismask.apps.cli.numbers import parse_wavelengths
+from prismask.apps.cli.camera_options import parse_wavelengths
 from prismask.apps.cli.raw_options import number_or_file
 from prismask.apps.cli.terminal import remark, say
 from prismask.errors import ConfigError, DataMissingError, MissingPartError
@@ -74,10 +74,10 @@ def camera(
     overwrite
         Replace the outputs if they exist.
     """
-    from prismask.apps.cli.outputs import check_record, refuse_read
     from prismask.optics.measured import measure_camera
     from prismask.scenes.atomic import check_output
     from prismask.scenes.formats.files import save
+    from prismask.scenes.outputs import check_record, refuse_read
 
     if out.suffix.lower() == ".npy":
         raise ConfigError(f"{out}: a .npy file holds no notes about the camera; write .nc or .mat.")
@@ -207,7 +207,7 @@ def _text(found: MeasuredCamera) -> str:
 
 
 def _draw(found: MeasuredCamera, path: Path, overwrite: bool) -> None:
-    from prismask.apps.cli.pictures import write_bytes
+    from prismask.scenes.pictures import write_bytes
 
     try:
         from prismask.evaluation.figures.camera import camera_figure

@@ -1,16 +1,90 @@
-"""The options that describe a camera, shared by every command that needs one."""
+"""The options that describe a camera, shared by every command that needs one.
+
+Lists of numbers are given as `450,460,470`, or as the name of a text file that holds them.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from prismask.apps.cli.numbers import parse_numbers, parse_wavelengths
+from prismask.errors import ConfigError
 
 if TYPE_CHECKING:
     from prismask.optics.resolve import CameraDescription
+
+LONGEST_LIST = 10**6
+"""Bytes of a file that lists numbers."""
+
+
+def parse_numbers(text: str, option: str) -> tuple[float, ...]:
+    """Numbers separated by commas, blanks or lines, from `text` or from the file it names."""
+    source = text
+    if re.search(r"[A-Za-z/\\]", text) and _is_file(text):
+        source = _without_header(_read(Path(text), option))
+    words = [word for word in re.split(r"[,;\s]+", source) if word]
+    try:
+        numbers = tuple(float(word) for word in words)
+    except ValueError:
+        numbers = ()
+    if not numbers and re.search(r"[A-Za-z]\w*\.[A-Za-z]\w*$|[/\\]", text) and not _is_file(text):
+        raise ConfigError(
+            f"{option} names {_short(text)}, and there is no such file. Give one, or numbers "
+            "separated by commas."
+        )
+    if not numbers:
+        raise ConfigError(
+            f"{option} is {_short(text)!r}; give numbers separated by commas, such as "
+            "450,460.5,470, or the name of a text file that holds them."
+        )
+    return numbers
+
+
+def parse_wavelengths(text: str) -> tuple[float, ...]:
+    """`--wavelengths`, which are in nm."""
+    from prismask.errors import ValuesError
+    from prismask.scenes.units import check_nanometres
+
+    numbers = parse_numbers(text, "--wavelengths")
+    try:
+        check_nanometres(numbers)
+    except ValuesError as problem:
+        raise ConfigError(f"--wavelengths: {problem}") from problem
+    return numbers
+
+
+def _without_header(text: str) -> str:
+    """A file's text without comments and without the title of its column."""
+    lines = [line.partition("#")[0].strip() for line in text.lstrip("\ufeff").splitlines()]
+    lines = [line for line in lines if line]
+    if len(lines) > 1 and not re.search(r"\d", re.sub(r"[^\W\d]\w*", "", lines[0])):
+        lines = lines[1:]
+    return "\n".join(lines)
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, as a list in 1.0e+02 notation may be
+        return False
+
+
+def _read(path: Path, option: str) -> str:
+    try:
+        if path.stat().st_size > LONGEST_LIST:
+            raise ConfigError(f"{option} names {path}, which is too long for a list of numbers.")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{option} names {path}, which is no readable text file.") from error
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:37]}…"
+
 
 CAMERA_GROUP = Group("Camera", sort_key=10)
 # As in optics.camera, which would load torch for a line of help.
@@ -26,7 +100,8 @@ class CameraOptions:
     bands: int | None = None
     """Number of spectral bands. [default: what the files say, else 28]"""
     step: float | None = None
-    """Dispersion in pixels per band; negative runs the other way. [default: 2]"""
+    """Dispersion in pixels per band; negative runs the other way. [default: what the files say,
+    else 2]"""
     offsets: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None
     """Displacement of each band in pixels, as a,b,c or a text file, instead of --step."""
     polynomial: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from prismask.apps.cli.numbers import parse_numbers
+from prismask.apps.cli.camera_options import parse_numbers
 from prismask.apps.cli.terminal import say
 from prismask.errors import ConfigError
 
@@ -42,9 +42,10 @@ def convert(
     overwrite
         Replace the target if it exists.
     """
-    from prismask.apps.cli.outputs import check_record
     from prismask.scenes.formats.files import load, load_cube, load_mask, save
+    from prismask.scenes.outputs import check_inputs, check_record
 
+    check_inputs(source)
     check_record(target, overwrite, source)
     record: Record
     if wavelengths is None:

@@ -1,19 +1,31 @@
-"""`prismask demo`: from a synthetic scene to a page with its reconstruction, in one command."""
+"""`prismask demo`: from a synthetic scene to a page with its reconstruction, in one command.
+
+The page tells of one run, with facts, scores, conventions and provenance; its look and its
+unchanging sentences are in `evaluation/report/templates/demo.html`.
+"""
 
 from __future__ import annotations
 
+import math
+import platform
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 from cyclopts import Parameter
 
-from prismask.apps.cli.progress import Report, reporter
-from prismask.apps.cli.terminal import say
+from prismask import __version__
+from prismask.apps.cli.evaluate_pair import score_rows
+from prismask.apps.cli.terminal import Report, reporter, say
+from prismask.checks import size_text
 from prismask.errors import OutputExistsError
+from prismask.inference.options import Options
 from prismask.scenes.defaults import SIZE
 
 if TYPE_CHECKING:
+    from prismask.inference.reconstruct import Reconstruction
     from prismask.optics.camera import CASSI
     from prismask.scenes.records import Cube, Mask, Measurement, Record
 
@@ -84,9 +96,8 @@ def demo(
     overwrite
         Replace the demo's files if they exist.
     """
-    from prismask.apps.cli.outputs import refuse_read
     from prismask.evaluation.figures.style import check_available
-    from prismask.scenes.outputs import check_folder
+    from prismask.scenes.outputs import check_folder, refuse_read
 
     check_available()
     _refuse_existing(out, overwrite)
@@ -94,7 +105,9 @@ def demo(
     refuse_read([out / name for name in (*RECORDS, *PICTURES, PAGE)], model)
     how = {"method": method, "model": model, "device": device}
     with reporter() as report:
-        shoot = photograph(report, size, seed, illuminant, how)
+        report("making the method ready")
+        ready = _reconstruction(how)
+        shoot = photograph(report, size, seed, illuminant, ready)
         report("drawing the figures")
         pictures = draw(shoot)
         report("writing the files")
@@ -103,15 +116,23 @@ def demo(
     say(f"{out / PAGE}")
 
 
-def photograph(report: Report, size: int, seed: int, illuminant: str, how: dict[str, Any]) -> Shoot:
+def _reconstruction(how: dict[str, Any]) -> Reconstruction:
+    """First of all: a method that nobody knows is told before anything is drawn."""
+    from prismask.inference.options import Options
+    from prismask.inference.reconstruct import Reconstruction
+
+    return Reconstruction(Options(**how))
+
+
+def photograph(
+    report: Report, size: int, seed: int, illuminant: str, ready: Reconstruction
+) -> Shoot:
     """Scene → mask → snapshot → reconstruction."""
     report("drawing the scene")
     from prismask.scenes.synthetic.demo import demo_scene
 
     truth = demo_scene((size, size), seed=seed, illuminant=illuminant)
     report("taking the snapshot")
-    from prismask.inference.options import Options
-    from prismask.inference.reconstruct import Reconstruction
     from prismask.optics.camera import CASSI
     from prismask.optics.fabricate import fabricate_mask
     from prismask.optics.randomness import seeded
@@ -125,16 +146,17 @@ def photograph(report: Report, size: int, seed: int, illuminant: str, how: dict[
     sensor = Sensor((ShotRead(FULL_WELL_ELECTRONS, READ_ELECTRONS), Saturate(), Quantise(BITS)))
     snapshot = simulate(truth, mask, camera, sensor, seed)
     step = report("reconstructing")
-    estimate = Reconstruction(Options(**how)).run(snapshot, mask, camera, progress=step)
-    chosen = "".join(f" --{name} {how[name]}" for name in ("method", "model") if how.get(name))
+    estimate = ready.run(snapshot, mask, camera, progress=step)
+    given = {"method": ready.options.method, "model": ready.options.model}
+    chosen = "".join(f" --{name} {value}" for name, value in given.items() if value)
     return Shoot(truth, mask, camera, snapshot, estimate, seed, chosen)
 
 
 def draw(shoot: Shoot) -> dict[str, bytes]:
     """Every picture of the demo as PNG, by the names of `PICTURES`."""
-    from prismask.apps.cli.pictures import grey_picture, png_bytes
     from prismask.evaluation.figures import demo as figures
     from prismask.scenes.colour import auto_exposure, to_srgb
+    from prismask.scenes.pictures import grey_picture, png_bytes
     from prismask.scenes.synthetic.demo import colour_checker_boxes
 
     truth, estimate = shoot.truth, shoot.estimate
@@ -162,9 +184,9 @@ def draw(shoot: Shoot) -> dict[str, bytes]:
 
 
 def _write(shoot: Shoot, pictures: dict[str, bytes], out: Path, overwrite: bool) -> None:
-    from prismask.apps.cli.demo_page import build_page, page_content
-    from prismask.apps.cli.pictures import write_bytes
+    from prismask.apps.cli.demo import build_page, page_content
     from prismask.scenes.formats.files import save
+    from prismask.scenes.pictures import write_bytes
 
     records: list[Record] = [shoot.truth, shoot.mask, shoot.snapshot, shoot.estimate]
     for name, record in zip(RECORDS, records, strict=True):
@@ -185,3 +207,162 @@ def _refuse_existing(out: Path, overwrite: bool) -> None:
             f"{out} holds a demo already ({taken[0]} …) and was kept. Choose another folder with "
             "--out, or give --overwrite."
         )
+
+
+SHOWN = {
+    "snapshot": "snapshot.png",
+    "truth": "truth.png",
+    "reconstruction": "reconstruction.png",
+    "error": "error.png",
+    "spectra": "spectra.png",
+    "bands_picture": "bands.png",
+}
+"""Which file each picture of the page is."""
+
+LEVEL = Options.level
+"""Coverage that the interval claims: the demo takes the default of `reconstruct`."""
+
+
+@dataclass(frozen=True)
+class PageContent:
+    """Everything the page shows."""
+
+    pictures: Mapping[str, bytes]
+    """PNG bytes: snapshot, truth, reconstruction, error, spectra, bands_picture."""
+    scores: Sequence[tuple[str, str, str]]
+    """Name, value and convention of each score."""
+    provenance: Sequence[tuple[str, str]]
+    """What was used, in pairs."""
+    files: Sequence[str]
+    """Names of the files beside the page."""
+    facts: Mapping[str, str]
+    """bands, snapshot_size, cube_size, sensor, band_words."""
+    what_one_sees: str
+    """A paragraph that explains the error map."""
+
+
+def build_page(content: PageContent) -> str:
+    """The page as HTML that needs no other file and no network."""
+    from prismask.evaluation.report.document import render
+
+    return render("demo.html", content=content)
+
+
+def page_content(shoot: Shoot, pictures: Mapping[str, bytes], files: Sequence[str]) -> PageContent:
+    """The page's words and pictures."""
+    facts = {
+        "bands": str(shoot.truth.bands),
+        "snapshot_size": f"{math.prod(shoot.snapshot.size):,}",
+        "cube_size": f"{shoot.truth.values.size:,}",
+        "sensor": shoot.sensor_text,
+        "band_words": (
+            "is the spread over the pixels of the patch"
+            if shoot.estimate.lower is None
+            else f"is the {100 * LEVEL:.0f} % interval of a pixel, averaged over the patch"
+        ),
+    }
+    scores = [
+        (row["label"], row["text"], row["convention"])
+        for row in score_rows(shoot.estimate, shoot.truth)
+    ]
+    return PageContent(
+        pictures={name: pictures[file] for name, file in SHOWN.items()},
+        scores=scores,
+        provenance=provenance(shoot),
+        files=files,
+        facts=facts,
+        what_one_sees=what_one_sees(shoot),
+    )
+
+
+def what_one_sees(shoot: Shoot) -> str:
+    """A paragraph for someone who sees such a reconstruction for the first time.
+
+    Numbers are of this run. Reasons are what one expects of such a camera; the demo tests none.
+    """
+    from prismask.evaluation.figures.demo import error_map
+
+    errors = error_map(shoot.estimate, shoot.truth)
+    typical, worst = float(np.median(errors)), float(np.percentile(errors, 99))
+    name, low, high = furthest_patch(shoot)
+    numbers = (
+        f"Half of the pixels are off by less than {typical:.1f} % of full scale, one in a hundred "
+        f"by more than {worst:.0f} %. Of the six patches below, {name} is furthest off: its mean "
+        f"spectrum lies between {low:+.0f} % and {high:+.0f} % of its own peak away from the "
+        "truth, depending on the band. The prism spreads light along rows, so errors beside "
+        "bright edges are to be expected in that direction."
+    )
+    return " ".join([numbers, *interval_words(shoot), method_words(shoot)])
+
+
+def interval_words(shoot: Shoot) -> list[str]:
+    """How often the truth of this run lies inside the interval, where there is one."""
+    lower, upper = shoot.estimate.lower, shoot.estimate.upper
+    if lower is None or upper is None:
+        return []
+    inside = 100 * float(((shoot.truth.values >= lower) & (shoot.truth.values <= upper)).mean())
+    return [
+        f"Every value comes with an interval that claims to hold the truth "
+        f"{100 * LEVEL:.0f} times out of 100; in this scene, which is not like those it was "
+        f"fitted on, it did {inside:.0f} times."
+    ]
+
+
+def method_words(shoot: Shoot) -> str:
+    """What to think of the method, in a sentence or two."""
+    if shoot.estimate.attrs["method"] == "network":
+        return (
+            "The network was trained on photographs of real things through other masks; it has "
+            "seen neither this mask nor any drawn scene."
+        )
+    return (
+        "The scene was laid out with large, even surfaces and a dim background, which suits this "
+        "method; a busy or bright scene comes out worse. It needs no training and assumes only "
+        "that scenes are smooth between edges."
+    )
+
+
+def furthest_patch(shoot: Shoot) -> tuple[str, float, float]:
+    """The shown patch whose mean spectrum is furthest off: name, lowest and highest deviation.
+
+    Deviations are in percent of the largest value of the patch's true spectrum.
+    """
+    from prismask.apps.cli.demo import SHOWN_PATCHES
+    from prismask.scenes.synthetic.demo import colour_checker_boxes
+
+    boxes = colour_checker_boxes(shoot.truth.size)
+    found = []
+    for name in SHOWN_PATCHES:
+        rows, columns = boxes[name]
+        truth = shoot.truth.values[:, rows, columns].mean(axis=(1, 2))
+        estimate = shoot.estimate.values[:, rows, columns].mean(axis=(1, 2))
+        off = 100 * (estimate - truth) / truth.max()
+        found.append((float(np.abs(off).max()), name, float(off.min()), float(off.max())))
+    return max(found)[1:]
+
+
+def provenance(shoot: Shoot) -> list[tuple[str, str]]:
+    """What was used, so that the page can be made again."""
+    import torch
+
+    truth, estimate = shoot.truth, shoot.estimate
+    camera = shoot.camera
+    return [
+        ("command", f"prismask demo --size {truth.size[0]} --seed {shoot.seed}{shoot.chosen}"),
+        ("scene", f"{truth.attrs['source']}, light {truth.attrs['illuminant']}, id {truth.hash}"),
+        ("mask", f"fabricated, {size_text(shoot.mask.size)}, id {shoot.mask.hash}"),
+        (
+            "camera",
+            f"{camera.design} disperser, {camera.bands} bands over {camera.extent} px "
+            f"of the {camera.axis}",
+        ),
+        ("sensor", str(shoot.snapshot.attrs["sensor"])),
+        ("snapshot", f"{size_text(shoot.snapshot.size)}, id {shoot.snapshot.hash}"),
+        ("method", f"{estimate.attrs['method_options']}"),
+        ("time", f"{estimate.attrs['seconds']:.1f} s on {estimate.attrs['device']}"),
+        (
+            "versions",
+            f"prismask {__version__}, torch {torch.__version__}, NumPy {np.__version__}, "
+            f"Python {platform.python_version()}",
+        ),
+    ]

@@ -1,7 +1,7 @@
 """`prismask evaluate`, `stress` and `spectra-test`: models side by side, on unseen masks.
 
-Nothing here needs more than torch, NumPy, SciPy and safetensors, so that
-`python -m prismask.evaluation` runs the same commands on a bare GPU machine.
+No compiled package but torch, NumPy, SciPy and safetensors is needed, so that the commands run on
+a machine that has nothing else (CONTRIBUTING, "Where little is installed").
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prismask.apps.cli.progress import reporter
 from prismask.apps.cli.scoring_options import (
     DeliveryOptions,
     ProtocolOptions,
@@ -18,9 +17,10 @@ from prismask.apps.cli.scoring_options import (
     WorkOptions,
     as_arguments,
     read_camera,
+    read_faults,
     words,
 )
-from prismask.apps.cli.terminal import remark, say
+from prismask.apps.cli.terminal import remark, reporter, say
 
 if TYPE_CHECKING:
     from prismask.evaluation.run.runner import Evaluation
@@ -59,7 +59,8 @@ def evaluate(
     seed
         Draws masks and noise and starts fresh networks.
     metrics
-        Names, separated by commas. [default: all]
+        Names, separated by commas; inside is the share of true values within the 90 % interval.
+        [default: all but inside]
     precision
         Of networks: auto (half on a GPU where it moves no PSNR by 0.005 dB), float32 or half.
     without_timing
@@ -105,14 +106,15 @@ def stress(
     out
         Folder for tables and record.
     groups
-        Mask groups of the split. [default: those apart from its single mask]
+        Mask groups of the split, or fabricated. [default: those apart from its single mask]
     trials
         Masks per group.
     seed
         Draws masks, directions of faults and noise.
     faults
         shift, rotation, blur, gain, mask_noise, dispersion, measurement_noise, mismatch,
-        recalibration, separated by commas. [default: all]
+        recalibration, separated by commas, with sizes as in shift=0.5,1,blur=0.7. [default: all,
+        each in its usual sizes]
     metrics
         Names, separated by commas.
     precision
@@ -128,7 +130,7 @@ def stress(
         groups=words(groups),
         trials=trials,
         seed=seed,
-        faults=words(faults),
+        **read_faults(faults),
         metrics=tuple(words(metrics) or ()),
         precision=precision,
         **as_arguments(scenes, delivery, work),

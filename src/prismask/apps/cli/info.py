@@ -19,6 +19,7 @@ def info(
     file: Path,
     /,
     *,
+    variable: str | None = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
 ) -> None:
     """Show what a file holds: arrays, sizes, wavelengths and history.
@@ -27,13 +28,15 @@ def info(
     ----------
     file
         A cube, mask or measurement in any format that Prismask reads.
+    variable
+        The variable to describe, in a file that holds several.
     as_json
         Print one JSON object with everything.
     """
     from prismask.scenes.formats.attributes import plain
     from prismask.scenes.formats.files import describe
 
-    summary = describe(file)
+    summary = describe(file, variable=variable)
     if as_json:
         say(json.dumps(plain(summary), indent=2))
     else:

@@ -71,25 +71,30 @@ def _shipped() -> list[dict[str, Any]]:
     return [_facts(one) for one in shipped()]
 
 
+INTERVALS = ("single", "sampled", "learned")
+"""Kinds of interval that a record may have."""
+
+
 def _facts(one: Shipped) -> dict[str, Any]:
     from prismask.models.mirror_ensemble import ensemble_size
+    from prismask.models.trained import serves_any_camera
 
     stored = one.record.get("interval") or {}
     return {
         "name": one.name,
         "default": one.is_default,
         "default_for_other_cameras": one.is_default_elsewhere,
+        "default_for_exact_masks": one.is_default_for_exact_masks,
         "backbone": one.record["backbone"],
         "bands": one.record["bands"],
+        "any_camera": serves_any_camera(one.record),
         "posterior": one.record["posterior"]["kind"],
         "mirror_ensemble": ensemble_size(one.record),
         "megabytes": round(Path(one.path).stat().st_size / 1e6, 2),
         "kaist": one.record.get("kaist"),
-        "interval": sorted(kind for kind in stored if kind in ("single", "sampled")),
+        "interval": sorted(kind for kind in stored if kind in INTERVALS),
         "interval_classes": {
-            kind: sorted(stored[kind].get("classes", {}))
-            for kind in ("single", "sampled")
-            if kind in stored
+            kind: sorted(stored[kind].get("classes", {})) for kind in INTERVALS if kind in stored
         },
         "sha256": one.record["sha256"],
     }
@@ -149,7 +154,7 @@ def _weights_text(shipped: list[dict[str, Any]]) -> str:
 
 def _weights_line(one: dict[str, Any]) -> str:
     parts = [
-        f"{one['backbone']}, {one['bands']} bands",
+        f"{one['backbone']}, {'any camera' if one['any_camera'] else str(one['bands']) + ' bands'}",
         f"posterior {one['posterior']}",
         *(["mirror ensemble"] if one["mirror_ensemble"] > 1 else []),
         f"{one['megabytes']:g} MB",
@@ -157,7 +162,11 @@ def _weights_line(one: dict[str, Any]) -> str:
         f"interval: {', '.join(one['interval']) or 'none'}",
         *_class_parts(one["interval_classes"]),
     ]
-    marks = {"default": "  (default)", "default_for_other_cameras": "  (default, other cameras)"}
+    marks = {
+        "default": "  (default)",
+        "default_for_other_cameras": "  (default, other cameras)",
+        "default_for_exact_masks": "  (default, aligned masks and samples)",
+    }
     return "; ".join(parts) + "".join(text for key, text in marks.items() if one[key])
 
 

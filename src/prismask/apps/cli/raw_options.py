@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from cyclopts import Group, Parameter
 
-from prismask.apps.cli.numbers import parse_numbers
+from prismask.apps.cli.camera_options import parse_numbers
+from prismask.checks import size_text
 from prismask.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,10 +52,15 @@ class RawFrameOptions:
     """Turn the mask first."""
     crop_mask: str | None = None
     """Part of the mask to use, as TOP,LEFT,HEIGHT,WIDTH in pixels."""
+    mask_std: str | None = None
+    """How far the mask may be wrong, as a standard deviation in its units (0 to 1): a number, or a
+    file with one for each pixel, which is turned and cropped like the mask. [default: what the
+    mask's file says; else the network estimates it]"""
 
     def options(self) -> dict[str, Any]:
         """Those that the library takes, as it takes them."""
         return {
+            "mask_std": self._mask_std(),
             "dark": None if self.dark is None else number_or_file(self.dark, "--dark"),
             "flat": self.flat,
             "bad_pixels": self.bad_pixels,
@@ -63,8 +69,9 @@ class RawFrameOptions:
 
     def files(self) -> list[Path]:
         """Frames that are no snapshots, though they may lie in the same folder."""
-        dark = None if self.dark is None else number_or_file(self.dark, "--dark")
-        named = [dark if isinstance(dark, Path) else None, self.flat]
+        either = (("--dark", self.dark), ("--mask-std", self.mask_std))
+        found = [None if text is None else number_or_file(text, name) for name, text in either]
+        named = [*(one if isinstance(one, Path) else None for one in found), self.flat]
         if self.bad_pixels not in ("auto", "none"):
             named.append(Path(self.bad_pixels))
         return [path for path in named if path is not None]
@@ -78,25 +85,44 @@ class RawFrameOptions:
         found = found or load_measurement(sources[0], variable)
         if self.turn_snapshot is None:
             return found
-        return Measurement(_turned(found.values, self.turn_snapshot), found.attrs)
+        attrs = {**found.attrs, "turned": self.turn_snapshot}
+        return Measurement(_turned(found.values, self.turn_snapshot), attrs)
 
     def mask(self, mask: Mask) -> Mask:
         """The mask, turned and cropped."""
         from prismask.scenes.records import Mask
 
-        values = mask.values
+        if self.turn_mask is None and self.crop_mask is None:
+            return mask
+        std = None if mask.std is None else self._as_mask(mask.std)
+        attrs = mask.attrs if self.turn_mask is None else {**mask.attrs, "turned": self.turn_mask}
+        return Mask(self._as_mask(mask.values), mask.wavelengths, attrs, std)
+
+    def _as_mask(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What lies like the mask, `(…, H, W)`, turned and cropped."""
         if self.turn_mask is not None:
             values = _turned(values, self.turn_mask)
         if self.crop_mask is not None:
             top, left, height, width = _crop(self.crop_mask, values.shape[-2:])
             values = values[..., top : top + height, left : left + width]
-        return mask if values is mask.values else Mask(values, mask.wavelengths, mask.attrs)
+        return values
+
+    def _mask_std(self) -> Any:
+        """A number, or the pixels of a file."""
+        given = None if self.mask_std is None else number_or_file(self.mask_std, "--mask-std")
+        if not isinstance(given, Path):
+            return given
+        from prismask.inference.options import MaskStd
+        from prismask.scenes.formats.files import load_mask_std
+
+        return MaskStd(self._as_mask(load_mask_std(given)), str(given))
 
     def _average(self, sources: Sequence[Path], variable: str | None) -> Measurement:
         from prismask.inference.raw_frames import average
         from prismask.scenes.formats.files import load_cube, load_measurement
 
         if len(sources) == 1:
+            _check_pages(sources[0], variable)
             pages = load_cube(sources[0], variable)
             return average(pages.values, {"source": sources[0].name})
         frames = [load_measurement(path, variable) for path in sources]
@@ -112,6 +138,18 @@ def number_or_file(text: str, option: str) -> float | Path:
     if not path.exists():
         raise ConfigError(f"{option} is {text!r}; give a number, or a file that is there.")
     return path
+
+
+def _check_pages(path: Path, variable: str | None) -> None:
+    from prismask.errors import ShapeError
+    from prismask.scenes.formats.files import describe
+
+    shape = describe(path, variable=variable)["shape"]
+    if shape is not None and len(shape) == 2:
+        raise ShapeError(
+            f"--average takes several exposures, and {path} holds one of {size_text(shape)}. Give "
+            "more files, or one with a page per exposure; a single one needs no --average."
+        )
 
 
 def _turned(values: NDArray[Any], name: str) -> NDArray[np.float32]:

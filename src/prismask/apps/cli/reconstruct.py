@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Group, Parameter
 
 from prismask.apps.cli.camera_options import CameraOptions
-from prismask.apps.cli.progress import reporter
 from prismask.apps.cli.raw_options import RawFrameOptions
-from prismask.apps.cli.terminal import remark, say
+from prismask.apps.cli.terminal import remark, reporter, say
 from prismask.errors import ConfigError, OutputExistsError
 from prismask.inference.options import MethodOptions, Options
 from prismask.timings import measured
@@ -32,7 +31,7 @@ METHOD_GROUP = Group("Method", sort_key=5)
 
 def reconstruct(
     *snapshots: Path,
-    mask: Path,
+    mask: Annotated[list[Path], Parameter(negative="")],
     out: Annotated[Path, Parameter(name=["--out", "-o"])],
     method: Annotated[MethodOptions | None, Parameter(name="*", group=METHOD_GROUP)] = None,
     iterations: Annotated[int | None, Parameter(group=METHOD_GROUP)] = None,
@@ -56,7 +55,9 @@ def reconstruct(
         The measurement in any format that Prismask reads; or several, a folder, or a pattern
         such as `'shots/*.mat'`. A run that was interrupted goes on where it stopped.
     mask
-        The calibrated mask they were taken through.
+        The calibrated mask they were taken through. Repeat it for several calibrations of one mask:
+        their mean counts, and their spread is taken for how far it may be wrong, unless --mask-std
+        says it.
     out
         The cube to write (.nc, .mat, .hdr, .tif by extension); a folder for several snapshots.
     iterations
@@ -91,12 +92,13 @@ def reconstruct(
     frames = raw or RawFrameOptions()
     described = camera or CameraOptions()
     chosen = _options(method or MethodOptions(), frames, iterations, pose)
+    masks = tuple(mask)
     work = SnapshotWork(
-        chosen, mask, described, variable, mask_variable, quick_look, overwrite, frames
+        chosen, masks, described, variable, mask_variable, quick_look, overwrite, frames
     )
-    read = (mask, pose, chosen.model, *described.files(), *frames.files())
+    read = (*masks, pose, chosen.model, *described.files(), *frames.files())
     if frames.average:
-        work = replace(work, exposures=tuple(find_snapshots(snapshots, [mask, *frames.files()])))
+        work = replace(work, exposures=tuple(find_snapshots(snapshots, [*masks, *frames.files()])))
         read = (*read, *work.exposures)
     elif is_many(snapshots):
         if timings is not None:
@@ -115,8 +117,6 @@ def _options(
 ) -> Options:
     """What was typed, as the library takes it."""
     changes: dict[str, Any] = {} if iterations is None else {"iterations": iterations}
-    if iterations is not None and typed.model is None and typed.method is None:
-        changes["method"] = "gap-tv"
     if pose is not None:
         from prismask.inference.alignment.pose import KnownPose
         from prismask.scenes.formats.files import load_cube
@@ -137,12 +137,13 @@ def _timings_file(text: str | None) -> Path | bool:
 def _one(
     snapshot: Path, work: SnapshotWork, out: Path, read: Read, timings: Path | bool = False
 ) -> None:
-    from prismask.apps.cli.outputs import check_record, refuse_read
-    from prismask.apps.cli.pictures import write_bytes
     from prismask.apps.cli.reconstruct_job import quick_look_path
     from prismask.inference.folder import Job
     from prismask.scenes.atomic import check_output, refuse_existing
+    from prismask.scenes.outputs import check_inputs, check_record, refuse_read
+    from prismask.scenes.pictures import write_bytes
 
+    check_inputs(*(work.exposures or (snapshot,)), *work.masks)
     check_record(out, work.overwrite, snapshot, *read)
     if isinstance(timings, Path):
         check_output(timings, work.overwrite)
@@ -170,13 +171,12 @@ def _many(
     dask: str | None,
     read: Read,
 ) -> int:
-    from prismask.apps.cli.outputs import refuse_read
     from prismask.inference.folder import find_snapshots, plan, run_jobs
-    from prismask.scenes.outputs import check_folder
+    from prismask.scenes.outputs import check_folder, check_inputs, refuse_read
 
-    if out.exists() and not out.is_dir():
-        raise OutputExistsError(f"{out} is a file; several snapshots need a folder for -o.")
-    jobs = plan(find_snapshots(given, [work.mask, *work.raw.files()]), out, extension)
+    check_inputs(*work.masks)
+    _check_cubes_folder(out)
+    jobs = plan(find_snapshots(given, [*work.masks, *work.raw.files()]), out, extension)
     if any(job.source.parent.resolve() == out.resolve() for job in jobs):
         raise ConfigError(f"{out} is the folder of the snapshots: give the cubes another one.")
     _refuse_forgetful(jobs[0].out)
@@ -191,6 +191,21 @@ def _many(
         sent = work if dask is None else work.absolute()
         finished = run_jobs(jobs, sent, workers, _tell, dask)
     return _account(finished)
+
+
+def _check_cubes_folder(out: Path) -> None:
+    """Refuse what is a file, or would be a folder that looks like one."""
+    from prismask.scenes.formats.registry import FORMATS
+
+    if out.is_dir():
+        return
+    if out.exists():
+        raise OutputExistsError(f"{out} is a file; several snapshots need a folder for -o.")
+    if out.suffix.lower() in {ending for one in FORMATS for ending in one.extensions}:
+        raise ConfigError(
+            f"-o is {out}, the name of a file; several snapshots need a folder: -o "
+            f"{out.with_suffix('')}. --extension says in which format the cubes are."
+        )
 
 
 def _refuse_forgetful(out: Path) -> None:

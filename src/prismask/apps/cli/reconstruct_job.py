@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from prismask.apps.cli.camera_options import CameraOptions
 from prismask.apps.cli.raw_options import RawFrameOptions
 from prismask.timings import part
+from prismask.wording import speaking_flags
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,7 +38,8 @@ class SnapshotWork:
     """Everything that all snapshots of a run share; small, so it travels to other processes."""
 
     options: Options
-    mask: Path
+    masks: tuple[Path, ...]
+    """The mask, or several calibrations of it."""
     camera: CameraOptions
     variable: str | None = None
     mask_variable: str | None = None
@@ -58,9 +60,8 @@ class SnapshotWork:
         if model is not None and is_path(model):
             model = os.fspath(Path(model).expanduser().absolute())
         options = replace(self.options, model=model)
-        return replace(
-            self, options=options, mask=self.mask.absolute(), camera=self.camera.spelled_out()
-        )
+        masks = tuple(mask.absolute() for mask in self.masks)
+        return replace(self, options=options, masks=masks, camera=self.camera.spelled_out())
 
     @property
     def identity(self) -> str:
@@ -83,6 +84,7 @@ class SnapshotWork:
         """Do one job of a folder, unless its cube is there already and made the same way."""
         return self.run(job, resume=True)
 
+    @speaking_flags()
     def run(self, job: Job, resume: bool = False, progress: Progress | None = None) -> Finished:
         """Load, check, reconstruct, save; `resume` skips what is finished."""
         from prismask.errors import OutputExistsError
@@ -94,7 +96,7 @@ class SnapshotWork:
             import prismask.inference.reconstruct  # noqa: F401  # a second or more
         with part("reading"):
             measurement = self.raw.measurement(self.exposures or (job.source,), self.variable)
-            aperture = _mask(self.mask, self.mask_variable, self.raw, self.run_id)
+            aperture = _mask(self.masks, self.mask_variable, self.raw, self.run_id)
         with part("weights"):
             ready = _reconstruction(self.options, self.run_id)
         camera = self.camera.description()
@@ -128,15 +130,15 @@ class SnapshotWork:
 
     def _add_picture(self, out: Path) -> None:
         """The picture of a finished cube, if it was deleted or not wanted the first time."""
-        from prismask.apps.cli.pictures import write_png
         from prismask.scenes.formats.files import load_cube
+        from prismask.scenes.pictures import write_png
 
         if self.quick_look and not quick_look_path(out).exists():
             write_png(quick_look(load_cube(out)), quick_look_path(out), overwrite=True)
 
     def _save(self, cube: Cube, out: Path) -> None:
-        from prismask.apps.cli.pictures import write_png
         from prismask.scenes.formats.files import save
+        from prismask.scenes.pictures import write_png
 
         # The cube comes last: where it is, the run is finished and the picture is there too.
         if self.quick_look:
@@ -153,9 +155,9 @@ def quick_look_path(out: Path) -> Path:
 
 def quick_look(cube: Cube) -> NDArray[np.uint8]:
     """The cube as the eye would see it; grey where its wavelengths are unknown or invisible."""
-    from prismask.apps.cli.pictures import grey_picture
     from prismask.errors import ValuesError
     from prismask.scenes.colour import to_srgb
+    from prismask.scenes.pictures import grey_picture
 
     try:
         return to_srgb(cube)
@@ -172,10 +174,15 @@ def _reconstruction(options: Options, run_id: str) -> Reconstruction:
 
 
 @lru_cache(maxsize=1)
-def _mask(path: Path, variable: str | None, raw: RawFrameOptions, run_id: str) -> Mask:
+def _mask(paths: tuple[Path, ...], variable: str | None, raw: RawFrameOptions, run_id: str) -> Mask:
     from prismask.scenes.formats.files import load_mask
 
-    return raw.mask(load_mask(path, variable))
+    found = [load_mask(path, variable) for path in paths]
+    if len(found) == 1:
+        return raw.mask(found[0])
+    from prismask.optics.calibrations import combine_calibrations
+
+    return raw.mask(combine_calibrations(found))
 
 
 def _is_made_by(recipe: str | None, out: Path) -> bool:
@@ -200,17 +207,15 @@ def _summary(out: Path, cube: Cube) -> str:
 
 def _remarks(cube: Cube) -> tuple[str, ...]:
     remarks = list(cube.attrs["findings"])
-    if cube.attrs["wavelengths_from"] == "default" and cube.wavelengths is not None:
-        first, last = cube.wavelengths[0], cube.wavelengths[-1]
-        remarks.append(
-            f"note: wavelengths {first:g} to {last:g} nm are assumed; give --wavelengths otherwise."
-        )
     if cube.wavelengths is None:
-        remarks.append("note: the wavelengths are unknown, so the quick look is grey.")
+        remarks.append("note: without wavelengths the quick look is grey.")
     if "method_chosen" in cube.attrs:
         remarks.append(f"chosen from the snapshot: {cube.attrs['method_chosen']}")
     if "interval" in cube.attrs:
         remarks.append(f"interval: {cube.attrs['interval']}")
+    if "trust" in cube.attrs:
+        grade, because = cube.attrs["trust_grade"], cube.attrs["trust_because"]
+        remarks.append(f"trust: {cube.attrs['trust']:.2f}, {grade}: {because}")
     return (*remarks, f"self-check: {cube.attrs['residual']}")
 
 

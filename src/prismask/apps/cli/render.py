@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from prismask.apps.cli.numbers import parse_wavelengths
+from prismask.apps.cli.camera_options import parse_wavelengths
 from prismask.apps.cli.terminal import remark, say
 from prismask.errors import ConfigError, ValuesError
 from prismask.scenes.units import LEAST_NM
@@ -55,13 +55,14 @@ def render(
     overwrite
         Replace the picture if it exists.
     """
-    from prismask.apps.cli.outputs import refuse_read
-    from prismask.apps.cli.pictures import write_png
     from prismask.scenes.atomic import check_output
     from prismask.scenes.formats.files import load_cube
+    from prismask.scenes.outputs import check_inputs, refuse_read
+    from prismask.scenes.pictures import write_png
 
     if out.suffix.lower() != ".png":
         raise ConfigError(f"--out is {out}; pictures are written as PNG: {out.stem}.png.")
+    check_inputs(cube)
     check_output(out, overwrite)
     refuse_read([out], cube, wavelengths)
     factor = _exposure(exposure)
@@ -90,8 +91,8 @@ def _exposure(text: str) -> float | None:
 
 def _whole(record: Cube, illuminant: str | None, exposure: float | None) -> NDArray[np.uint8]:
     """The whole cube in colour; in grey, as its quick look, where that cannot be."""
-    from prismask.apps.cli.pictures import grey_picture
     from prismask.scenes.colour import to_srgb
+    from prismask.scenes.pictures import grey_picture
 
     try:
         return to_srgb(record, illuminant, "auto" if exposure is None else exposure)
@@ -105,8 +106,8 @@ def _whole(record: Cube, illuminant: str | None, exposure: float | None) -> NDAr
 def _one_band(record: Cube, band: str, exposure: float | None) -> NDArray[np.uint8]:
     import numpy as np
 
-    from prismask.apps.cli.pictures import grey_picture
     from prismask.scenes.colour import band_image
+    from prismask.scenes.pictures import grey_picture
 
     number = _band_number(record, band)
     if record.wavelengths is None:

@@ -71,12 +71,13 @@ def simulate(
     overwrite
         Replace the output if it exists.
     """
-    from prismask.apps.cli.outputs import check_record
     from prismask.optics import simulate as optics
     from prismask.optics.resolve import resolve_camera
     from prismask.scenes.formats.files import load_cube, load_mask, save
+    from prismask.scenes.outputs import check_inputs, check_record
 
     options = camera or CameraOptions()
+    check_inputs(scene, mask)
     check_record(out, overwrite, scene, mask, *options.files())
     stages = build_sensor(sensor or SensorOptions())
     cube = load_cube(scene, variable, options.wavelength_list())

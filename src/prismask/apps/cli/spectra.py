@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from prismask.apps.cli.numbers import parse_numbers
+from prismask.apps.cli.camera_options import parse_numbers
+from prismask.apps.cli.libraries import library_for
 from prismask.apps.cli.terminal import remark, say
 from prismask.errors import ConfigError
 
@@ -21,14 +22,18 @@ NEAREST = 3
 """Materials that are told for each spectrum."""
 
 
+MANY = Parameter(negative="", consume_multiple=True)
+"""Several values after one option, or the option again."""
+
+
 def spectra(
     cube: Path,
     /,
     *,
     out: Annotated[Path, Parameter(name=["--out", "-o"])],
-    points: list[str] | None = None,
-    regions: list[str] | None = None,
-    library: list[Path] | None = None,
+    points: Annotated[list[str] | None, MANY] = None,
+    regions: Annotated[list[str] | None, MANY] = None,
+    library: Annotated[list[Path] | None, MANY] = None,
     material_map: Path | None = None,
     wavelengths: str | None = None,
     variable: str | None = None,
@@ -44,13 +49,13 @@ def spectra(
     out
         The table to write, a .csv; a picture of the same name, a .png, goes beside it.
     points
-        A pixel as x,y, counted from 0 at the top left; may be repeated.
+        Pixels as x,y, such as 5,7 9,9, counted from 0 at the top left.
     regions
-        A part of the picture: left,top,right,bottom in whole pixels, or the corners x,y,x,y,x,y of
-        a polygon; may be repeated.
+        Parts of the picture: left,top,right,bottom in whole pixels, or a polygon by its corners,
+        x,y,x,y,x,y and so on.
     library
-        A spectral library (ENVI .sli, CSV or ECOSTRESS text) or a folder of them: the nearest
-        materials are told and the nearest one is added; may be repeated.
+        Spectral libraries (ENVI .sli, CSV or ECOSTRESS text) or a folder of them: the nearest
+        materials are told and the nearest one is added.
     material_map
         Also write which material of the library each pixel resembles, as a .png.
     wavelengths
@@ -62,12 +67,13 @@ def spectra(
     overwrite
         Replace files that exist.
     """
-    from prismask.apps.cli.outputs import refuse_read
     from prismask.scenes.atomic import check_output
     from prismask.scenes.formats.files import load_cube
+    from prismask.scenes.outputs import check_inputs, refuse_read
 
     drawn = out.with_suffix(".png") if picture else None
     _check(out, points or regions, library, material_map, drawn)
+    check_inputs(cube)
     outputs = [path for path in (out, drawn, material_map) if path is not None]
     for path in outputs:
         check_output(path, overwrite)
@@ -75,7 +81,7 @@ def spectra(
     listed = None if wavelengths is None else parse_numbers(wavelengths, "--wavelengths")
     record = load_cube(cube, variable, listed)
     found = _spectra(record, points or [], regions or [])
-    known = _library(record, library)
+    known = library_for(record, library)
     beside = [] if known is None else _nearest(found, known)
     _write(found, beside, out, drawn, overwrite)
     if material_map is not None and known is not None:
@@ -118,49 +124,25 @@ def _spectra(record: Cube, points: list[str], regions: list[str]) -> list[Spectr
     return found + [record.spectrum(parse_region(text)) for text in regions]
 
 
-def _library(record: Cube, files: list[Path] | None) -> SpectralLibrary | None:
-    """The materials at the cube's bands; those that do not reach them are told."""
-    import warnings
-
-    from prismask.errors import PrismaskWarning, ValuesError
-    from prismask.scenes.library_files import load_library
-
-    if files is None:
-        return None
-    if record.wavelengths is None:
-        raise ValuesError("the wavelengths of this cube are unknown; give them: --wavelengths.")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", PrismaskWarning)
-        ready = load_library(files).at(record.wavelengths)
-    for one in caught:
-        remark(f"note: {one.message}")
-    return ready
-
-
 def _nearest(found: list[Spectrum], library: SpectralLibrary) -> list[Spectrum]:
     """Tell the nearest materials; give the nearest of each, scaled to the spectrum's length."""
     from dataclasses import replace
 
-    import numpy as np
-
-    from prismask.scenes.libraries import ranked
+    from prismask.scenes.libraries import ranked, scaled_to
 
     scaled = []
     for one in found:
         order = ranked(one, library)[:NEAREST]
         remark(f"{one.name}: " + ", ".join(f"{name} ({angle:.1f}°)" for name, angle in order))
-        material = library[order[0][0]]
-        length = float(np.linalg.norm(material.values))
-        factor = float(np.linalg.norm(one.values)) / length if length > 0 else 1.0
-        name = f"{material.name} × {factor:.3g} for {one.name}"
-        scaled.append(replace(material, values=material.values * factor, name=name))
+        material, factor = scaled_to(library[order[0][0]], one)
+        scaled.append(replace(material, name=f"{material.name} × {factor:.3g} for {one.name}"))
     return scaled
 
 
 def _write(
     found: list[Spectrum], beside: list[Spectrum], out: Path, drawn: Path | None, overwrite: bool
 ) -> None:
-    from prismask.apps.cli.pictures import write_bytes
+    from prismask.scenes.pictures import write_bytes
     from prismask.scenes.spectra import draw_spectra, spectra_csv
 
     if drawn is not None:
@@ -170,7 +152,7 @@ def _write(
 
 
 def _write_map(record: Cube, library: SpectralLibrary, path: Path, overwrite: bool) -> None:
-    from prismask.apps.cli.pictures import write_bytes
+    from prismask.scenes.pictures import write_bytes
 
     found = record.nearest_material(library)
     write_bytes(_png(found.plot), path, overwrite)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from prismask.apps.cli.terminal import complain, remark, say, settle_streams
-from prismask.errors import MissingPartError, PrismaskError
+from prismask.errors import PrismaskError
+from prismask.wording import speaking_flags
 
 if TYPE_CHECKING:
     from prismask.training.run import Outcome
@@ -47,10 +48,13 @@ def train(
     stop_after
         Pause with a checkpoint after this time, as in 9min; --resume goes on.
     """
+    from prismask.training.distributed import is_first_process
+
     outcome = run_training(
         config, overrides=set_ or (), out=out, resume=resume, stop_after=stop_after
     )
-    say(f"{'finished' if outcome.finished else 'paused'}: {outcome.folder}")
+    if is_first_process():
+        say(f"{'finished' if outcome.finished else 'paused'}: {outcome.folder}")
     return 0
 
 
@@ -65,6 +69,7 @@ def run_training(
     """Train as the file says, tell the terminal and draw the curves."""
     from prismask.evaluation.run.training import train as train_network
     from prismask.training.config import parse_budget, read_config
+    from prismask.training.distributed import is_first_process
 
     config = read_config(config_path, list(overrides))
     folder = Path(out) if out is not None else Path("runs") / config.name
@@ -72,10 +77,11 @@ def run_training(
         config,
         folder,
         resume=resume,
-        report=_reporters(config.output.tensorboard, folder),
+        report=line_reporter(),
         stop_after=parse_budget(stop_after),
     )
-    _draw_curves(folder)
+    if is_first_process():
+        _draw_curves(folder)
     return outcome
 
 
@@ -90,7 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--stop-after", default="", metavar="TIME", help="pause after e.g. 9min")
     given = vars(parser.parse_args(arguments))
     try:
-        return train(given.pop("config"), **given)
+        with speaking_flags():
+            return train(given.pop("config"), **given)
     except PrismaskError as error:
         complain(str(error))
         return 2
@@ -122,29 +129,6 @@ def line_reporter() -> Callable[[dict[str, Any]], None]:
                 return
             last = line["seconds"]
         remark(progress_text(line))
-
-    return report
-
-
-def _reporters(tensorboard: bool, folder: Path) -> Callable[[dict[str, Any]], None]:
-    """Lines for a person, and event files for TensorBoard where the configuration asks."""
-    show = line_reporter()
-    if not tensorboard:
-        return show
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise MissingPartError(
-            "output.tensorboard needs the package tensorboard: pip install tensorboard, "
-            "or set output.tensorboard = false."
-        ) from error
-    writer = SummaryWriter(str(folder / "tensorboard"))
-
-    def report(line: dict[str, Any]) -> None:
-        show(line)
-        for name, value in line.items():
-            if isinstance(value, float):
-                writer.add_scalar(f"{line['event']}/{name}", value, line["step"])
 
     return report
 

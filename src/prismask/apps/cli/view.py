@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
-from prismask.apps.cli.numbers import parse_numbers
+from prismask.apps.cli.camera_options import parse_numbers
+from prismask.apps.cli.libraries import library_for
 from prismask.errors import MissingPartError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def view(
     *,
     reference: Path | None = None,
     compare: Annotated[list[Path] | None, Parameter(negative="")] = None,
+    library: Annotated[list[Path] | None, Parameter(negative="", consume_multiple=True)] = None,
     snapshot: Path | None = None,
     mask: Path | None = None,
     wavelengths: str | None = None,
@@ -41,6 +43,9 @@ def view(
         The truth, for errors.
     compare
         Another cube of the same scene, whose spectra are drawn beside; may be repeated.
+    library
+        Spectral libraries (ENVI .sli, CSV or ECOSTRESS text) or a folder of them: the nearest
+        material is drawn beside each spectrum.
     snapshot
         The measurement that the cube was made from.
     mask
@@ -62,7 +67,7 @@ def view(
 
     listed = None if wavelengths is None else parse_numbers(wavelengths, "--wavelengths")
     site = view_site(
-        file, reference, tuple(compare or ()), snapshot, mask, listed, variable
+        file, reference, tuple(compare or ()), snapshot, mask, listed, variable, library
     )  # fmt: skip
     run_site(site, host, port, browser)
 
@@ -75,6 +80,7 @@ def view_site(
     mask: Path | None = None,
     wavelengths: tuple[float, ...] | None = None,
     variable: str | None = None,
+    library: list[Path] | None = None,
 ) -> Site:
     """A site that shows one file; the caller closes it."""
     from prismask.apps.web.results import Result
@@ -82,13 +88,15 @@ def view_site(
     from prismask.scenes.formats.files import load_cube, load_mask, load_measurement
 
     others = [Result(path.name, load_cube(path)) for path in compare]
+    cube = _as_cube(file, variable, wavelengths)
     result = Result(
         file.name,
-        _as_cube(file, variable, wavelengths),
+        cube,
         None if reference is None else load_cube(reference),
         None if snapshot is None else load_measurement(snapshot),
         None if mask is None else load_mask(mask),
         tuple((other.id, other.name) for other in others),
+        library_for(cube, library),
     )
     # The person's own files; the bound on memory is for what strangers send.
     site = Site()

@@ -11,13 +11,12 @@ from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import FileResponse
 
 from prismask import __version__
-from prismask.apps.web.api_common import KNOWN, NONE, WRONG, Here, attachment, bearer
-from prismask.apps.web.layers import BANDED, Layer, hue_of, layer_size, layers_of
-from prismask.apps.web.places import places_of
-from prismask.apps.web.remedies import notices
-from prismask.apps.web.results import Result
-from prismask.apps.web.schemas import (
+from prismask.apps.web.api_common import (
+    KNOWN,
+    NONE,
+    WRONG,
     About,
+    Here,
     LayerFacts,
     NoticeFacts,
     Other,
@@ -25,9 +24,14 @@ from prismask.apps.web.schemas import (
     ResultFacts,
     ResultSummary,
     Spectrum,
+    attachment,
+    bearer,
 )
+from prismask.apps.web.layers import BANDED, Layer, hue_of, layer_size, layers_of
+from prismask.apps.web.remedies import notices
+from prismask.apps.web.results import Result
 from prismask.apps.web.site import Site
-from prismask.apps.web.spectra import spectra_csv, spectrum
+from prismask.apps.web.spectra import places_of, spectra_csv, spectrum
 from prismask.scenes.formats.attributes import plain
 from prismask.scenes.regions import parse_region
 

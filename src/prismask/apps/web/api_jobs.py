@@ -12,15 +12,24 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, File, Form, UploadFile
 
 from prismask.apps.cli.camera_options import Axis, CameraOptions, Design
-from prismask.apps.web.api_common import KNOWN, NONE, WRONG, Here, Refusals, bearer
-from prismask.apps.web.decode import Part, decode
+from prismask.apps.web.api_common import (
+    KNOWN,
+    NONE,
+    WRONG,
+    Here,
+    JobStatus,
+    Problem,
+    Refusals,
+    bearer,
+)
+from prismask.apps.web.decode import Part, decode_caged
+from prismask.apps.web.frames import Frames
 from prismask.apps.web.jobs import Job
 from prismask.apps.web.remedies import RemedyName, changed_order
 from prismask.apps.web.results import Result
-from prismask.apps.web.schemas import JobStatus, Problem
 from prismask.apps.web.site import Site
 from prismask.apps.web.uploads import keep_upload, safe_name
-from prismask.apps.web.work import MASK, SNAPSHOT, TRUTH, Order, draw_sample
+from prismask.apps.web.work import MASK, SNAPSHOT, TRUTH, Order
 from prismask.checks import choose
 from prismask.errors import ConfigError
 from prismask.scenes.defaults import BANDS
@@ -62,6 +71,9 @@ async def order_of(
     dark: Annotated[
         float | None, Form(ge=-1e9, le=1e9, description="level of the snapshot, in its own units")
     ] = None,
+    mask_std: Annotated[
+        float | None, Form(ge=0, le=1, description="how far the mask may be wrong, in its units")
+    ] = None,
     seed: Annotated[int, Form(ge=0, lt=2**31)] = 0,
     bands: Annotated[int | None, Form(ge=1, le=MOST_BANDS)] = None,
     step: Annotated[float | None, Form(ge=-64, le=64, description="pixels per band")] = None,
@@ -87,7 +99,7 @@ async def order_of(
     )  # fmt: skip
     order = Order(
         method, path, samples, iterations, level, seed, camera, choices.device, align, adapt,
-        noise_std, dark,
+        noise_std, dark, mask_std,
     )  # fmt: skip
     # What contradicts itself is refused at once, not when its turn comes.
     order.options()
@@ -102,12 +114,20 @@ async def submit(
     snapshot: Annotated[UploadFile, File(description="NetCDF, MATLAB, NPY, NPZ, TIFF or PNG")],
     mask: Annotated[UploadFile, File(description="the calibrated mask, any of these formats")],
     order: Annotated[Order, Depends(order_of)],
+    dark_frame: Annotated[
+        UploadFile | None, File(description="a frame without light, instead of dark")
+    ] = None,
+    flat: Annotated[
+        UploadFile | None, File(description="a frame of even light without the mask")
+    ] = None,
 ) -> JobStatus:
     """Send a snapshot and its mask to be reconstructed; ask for the job until it is done.
 
     Files are read before this answers: one that cannot be used is refused with the reason.
     """
-    return await _taken(site, lambda folder: _take(site, folder, snapshot, mask, order))
+    frames = Frames(dark_frame, flat)
+    frames.check(order)
+    return await _taken(site, lambda folder: _take(site, folder, snapshot, mask, order, frames))
 
 
 @router.post("/sample", status_code=202, responses=SENT)
@@ -154,11 +174,19 @@ async def _taken(site: Site, prepare: Callable[[Path], Job]) -> JobStatus:
     return _status(site, await asyncio.get_running_loop().run_in_executor(site.intake, run))
 
 
-def _take(site: Site, folder: Path, snapshot: UploadFile, mask: UploadFile, order: Order) -> Job:
-    """Read both files in the reader process and queue the job."""
+def _take(
+    site: Site,
+    folder: Path,
+    snapshot: UploadFile,
+    mask: UploadFile,
+    order: Order,
+    frames: Frames,
+) -> Job:
+    """Read the files in cages and queue the job."""
     parts: tuple[tuple[UploadFile, Part, str], ...] = (
         (snapshot, "measurement", SNAPSHOT),
-        (mask, "mask", MASK),
+        *frames.parts(),
+        (mask, "mask", MASK),  # last: its size is the cube's
     )
     size: list[int] = []
     for upload, kind, out in parts:
@@ -167,19 +195,20 @@ def _take(site: Site, folder: Path, snapshot: UploadFile, mask: UploadFile, orde
         inbox.mkdir(exist_ok=True)
         source = keep_upload(upload.file, upload.filename, inbox, kind)
         shown = safe_name(upload.filename)
-        arguments = (str(source), shown, kind, str(folder / out), site.limits)
-        size = site.reader.call(decode, arguments, site.limits.check_seconds)["size"]
+        with site.reading:
+            size = decode_caged(
+                source, shown, kind, folder / out, site.limits, lambda: site.is_closed
+            )
+    order = frames.apply(folder, order)
     values = math.prod(size[-2:]) * (order.camera.bands or BANDS)
     return site.jobs.submit(safe_name(snapshot.filename), folder, order, values)
 
 
 def _draw(site: Site, folder: Path) -> Job:
-    """Draw the sample in the reader process and queue it."""
-    arguments = (str(folder), SAMPLE_SIZE)
-    size = site.reader.call(draw_sample, arguments, site.limits.check_seconds)["size"]
+    """Queue a scene that the worker draws."""
     assert site.choices is not None
-    order = Order(device=site.choices.device)
-    return site.jobs.submit(SAMPLE_NAME, folder, order, math.prod(size))
+    order, values = Order(device=site.choices.device), math.prod(SAMPLE_SIZE) * BANDS
+    return site.jobs.submit(SAMPLE_NAME, folder, order, values, drawn=SAMPLE_SIZE)
 
 
 def _repeat(site: Site, folder: Path, result: Result, remedy: RemedyName) -> Job:

@@ -18,12 +18,13 @@ from prismask import __version__
 from prismask.apps.web import api, api_jobs, api_pictures, pages
 from prismask.apps.web.guards import KnownHost, SafeHeaders
 from prismask.apps.web.jobs import QueueFullError
-from prismask.apps.web.process import CancelledError, TimeLimitError
+from prismask.apps.web.process import told
 from prismask.apps.web.remedies import page_words
 from prismask.apps.web.site import Site
 from prismask.apps.web.upload_guard import UploadLimit
 from prismask.apps.web.visitors import KnownVisitor
 from prismask.errors import DataMissingError, PrismaskError
+from prismask.parallel.cage import CancelledError, TimeLimitError
 
 DESCRIPTION = (
     "Send a snapshot and its mask to `POST /api/jobs`, ask `GET /api/jobs/{id}` until it is done, "
@@ -98,6 +99,7 @@ def _description(app: FastAPI) -> dict[str, Any]:
 
 
 async def _refused(_: Request, problem: Exception) -> JSONResponse:
+    assert isinstance(problem, PrismaskError)
     status, headers = 422, {}
     if isinstance(problem, DataMissingError):
         status = 404
@@ -105,7 +107,7 @@ async def _refused(_: Request, problem: Exception) -> JSONResponse:
         status, headers = 429, {"Retry-After": "30"}
     elif isinstance(problem, TimeLimitError | CancelledError):
         status = 408
-    return JSONResponse({"detail": page_words(" ".join(str(problem).split()))}, status, headers)
+    return JSONResponse({"detail": page_words(" ".join(told(problem).split()))}, status, headers)
 
 
 async def _invalid(_: Request, problem: Exception) -> JSONResponse:

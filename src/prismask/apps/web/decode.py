@@ -1,4 +1,4 @@
-"""Reading what a stranger sent: runs in the reader process, never in the server.
+"""Reading what a stranger sent: runs in a cage, never in the server.
 
 The header is judged before anything is decoded. What passes is written again as a file of our
 own, and only that is read by the reconstruction.
@@ -6,96 +6,79 @@ own, and only that is read by the reconstruction.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 from prismask.apps.web.limits import Limits
-from prismask.apps.web.process import Report
 from prismask.checks import size_text
 from prismask.errors import FormatError, PrismaskError
-from prismask.scenes.formats.contents import Contents, reading
+from prismask.parallel.cage import Limits as CageLimits
+from prismask.parallel.cage import is_supported, run_caged
 from prismask.scenes.formats.files import save
-from prismask.scenes.formats.registry import Format, identify
+from prismask.scenes.formats.limits import how_to_raise
+from prismask.scenes.formats.registry import FORMATS, identify
 from prismask.scenes.formats.selection import decide, make_record
 
 Part = Literal["measurement", "mask"]
 
 ACCEPTED = ("netcdf", "matlab", "matlab7.3", "npy", "npz", "tiff", "png")
 """Formats that are one file with one array; ENVI is two files, packs hold many scenes."""
-HDF5 = ("netcdf", "matlab7.3")
-MOST_NODES = 10_000
+INSTEAD = "Crop it, or use `prismask reconstruct` on your own machine."
+PARSERS = {name for form in FORMATS if form.name in ACCEPTED for name in form.modules}
 
 
-def decode(
-    report: Report, source: str, shown_name: str, kind: Part, out: str, limits: Limits
-) -> dict[str, Any]:
-    """Check the upload `source` and write it to `out` as NetCDF; says what it holds.
+def decode_caged(
+    source: Path,
+    shown_name: str,
+    kind: Part,
+    out: Path,
+    limits: Limits,
+    is_cancelled: Callable[[], bool],
+) -> list[int]:
+    """Check an upload and write it to `out` as NetCDF, in a process of its own; gives its size.
 
     `shown_name` replaces the path in messages: it is what the person knows the file by, and
     where we keep it is nobody's business.
     """
-    path = Path(source)
+    arguments = (str(source), kind, str(out), limits.values)
+    allowed = CageLimits(limits.check_seconds, limits.reader_memory)
+    modules = sorted({__name__, *PARSERS})
     try:
-        return _decode(path, kind, Path(out), limits)
-    except PrismaskError as problem:
-        text = str(problem).replace(str(path), shown_name).replace(str(path.parent), "")
+        if is_supported():
+            name = f"{__name__}:{decode.__name__}"
+            size, _ = run_caged(name, arguments, allowed, modules, is_cancelled)
+        else:
+            size, _ = decode(*arguments)
+        return [int(n) for n in size]
+    except FormatError as problem:
+        text = str(problem).replace(str(source), shown_name).replace(str(source.parent), "")
         raise FormatError(text) from problem
     finally:
-        path.unlink(missing_ok=True)
+        source.unlink(missing_ok=True)
 
 
-def _decode(path: Path, kind: Part, out: Path, limits: Limits) -> dict[str, Any]:
-    form = identify(path)
-    if form.name not in ACCEPTED:
-        raise FormatError(
-            f"{path} is {form.title}, which cannot be uploaded. Send NetCDF, MATLAB, NPY, NPZ, "
-            "TIFF or PNG; `prismask convert` writes them."
-        )
-    if form.name in HDF5:
-        with reading(path, form.title):
-            refuse_links(path)
-    contents = _headers(form, path)
-    chosen, _ = decide(contents, kind)
-    count = 1
-    for size in chosen.shape:
-        count *= max(int(size), 0)
-    if count > limits.values:
-        raise FormatError(
-            f"{path} holds {size_text(chosen.shape)} values; at most {limits.values:,} are "
-            "accepted here. Crop it, or use `prismask reconstruct` on your own machine."
-        )
-    record = make_record(contents, kind)
-    save(record, out, overwrite=True)
-    return {"size": list(record.values.shape)}
-
-
-def _headers(form: Format, path: Path) -> Contents:
-    contents = form.read(path)
-    if len(contents.variables) > MOST_NODES:
-        raise FormatError(f"{path} holds more than {MOST_NODES} variables.")
-    return contents
-
-
-def refuse_links(path: Path) -> None:
-    """Raise where an HDF5 file would have other files of this computer read."""
-    import h5py
-
-    with h5py.File(path, "r") as file:
-        waiting: list[Any] = [file]
-        seen = 0
-        while waiting:
-            group = waiting.pop()
-            for name in group:
-                seen += 1
-                if seen > MOST_NODES:
-                    raise FormatError(f"{path} holds more than {MOST_NODES} objects, or a loop.")
-                link = group.get(name, getlink=True)
-                if isinstance(link, h5py.ExternalLink):
-                    raise FormatError(f"{path}: {name!r} lies in another file. Send it whole.")
-                if isinstance(link, h5py.SoftLink):
-                    continue  # it leads to something in this file, which is looked at by itself
-                node = group[name]
-                if isinstance(node, h5py.Group):
-                    waiting.append(node)
-                elif isinstance(node, h5py.Dataset) and (node.external or node.is_virtual):
-                    raise FormatError(f"{path}: {name!r} lies in another file. Send it whole.")
+def decode(source: str, kind: Part, out: str, most_values: int) -> tuple[list[int], list[Any]]:
+    """The task: what was sent, as a file of ours."""
+    path = Path(source)
+    try:
+        form = identify(path)
+        if form.name not in ACCEPTED:
+            raise FormatError(
+                f"{path} is {form.title}, which cannot be uploaded. Send NetCDF, MATLAB, NPY, NPZ, "
+                "TIFF or PNG; `prismask convert` writes them."
+            )
+        contents = form.read_here(path)
+        chosen, _ = decide(contents, kind)
+        if math.prod(chosen.shape) > most_values:
+            raise FormatError(
+                f"{path} holds {size_text(chosen.shape)} values; at most {most_values:,} are "
+                f"accepted here. {INSTEAD}"
+            )
+        record = make_record(contents, kind)
+        save(record, Path(out), overwrite=True)
+    except PrismaskError as problem:
+        # Limits are the server's, and none of a visitor's to raise.
+        raise FormatError(str(problem).replace(how_to_raise(), INSTEAD)) from problem
+    return list(record.values.shape), []

@@ -14,11 +14,14 @@ from typing import Literal
 
 from prismask.apps.web.estimates import COLD_SECONDS, NETWORK, Estimates
 from prismask.apps.web.limits import Limits
-from prismask.apps.web.process import CancelledError, KillableProcess
+from prismask.apps.web.process import told
 from prismask.apps.web.remedies import page_words
 from prismask.apps.web.results import Result, ResultStore
 from prismask.apps.web.work import CUBE, MASK, SNAPSHOT, TRUTH, Order, reconstruct
 from prismask.errors import DataMissingError, PrismaskError
+from prismask.parallel.cage import CancelledError
+from prismask.parallel.cage import Limits as CageLimits
+from prismask.parallel.standing_cage import StandingCage
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled")
@@ -55,6 +58,8 @@ class Job:
     """Seconds that it will take, as was thought when it began to wait."""
     others: tuple[tuple[str, str], ...] = ()
     """Id and name of results to compare the new one with."""
+    drawn: tuple[int, int] | None = None
+    """Size of a scene to draw, where no snapshot was sent."""
     stage_started: float | None = None
 
     @property
@@ -93,7 +98,7 @@ class JobQueue:
         self._store = store
         self._root = root
         self.estimates = Estimates()
-        self._worker = KillableProcess("worker", root, limits.job_memory)
+        self._worker = StandingCage(root)
         self._changed = threading.Condition()
         self._waiting: deque[Job] = deque()
         self._jobs: dict[str, Job] = {}
@@ -125,11 +130,12 @@ class JobQueue:
         order: Order,
         values: int,
         others: tuple[tuple[str, str], ...] = (),
+        drawn: tuple[int, int] | None = None,
     ) -> Job:
         """Queue a job whose checked snapshot and mask are in `folder`, which is then ours."""
         with self._changed:
             self.check_room()
-            job = Job(name, folder, order, values=values, others=others)
+            job = Job(name, folder, order, values=values, others=others, drawn=drawn)
             job.expected = self.estimates.seconds(order, values, not self._worker.is_ready)
             self._jobs[job.id] = job
             self._waiting.append(job)
@@ -207,7 +213,7 @@ class JobQueue:
             except CancelledError:
                 self._end(job, "cancelled", "cancelled.")
             except PrismaskError as problem:
-                text = str(problem).replace(f"{job.folder}/", "").replace(str(job.folder), "")
+                text = told(problem).replace(f"{job.folder}/", "").replace(str(job.folder), "")
                 self._end(job, "failed", page_words(text))
             except Exception as problem:
                 _log.exception("a job failed")
@@ -218,9 +224,9 @@ class JobQueue:
 
         is_warm = self._worker.is_ready
         answer = self._worker.call(
-            reconstruct,
-            (str(job.folder), job.order, self._limits.cube_values),
-            self._limits.seconds,
+            f"{reconstruct.__module__}:{reconstruct.__name__}",
+            (str(job.folder), job.order.facts(), self._limits.cube_values, job.drawn),
+            CageLimits(self._limits.seconds, self._limits.job_memory(job.values)),
             job.report,
             lambda: job.is_cancelled,
         )

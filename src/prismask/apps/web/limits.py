@@ -34,10 +34,9 @@ class Limits:
     reader_memory: int = 6144 * MEBIBYTE
     """Memory of the process that reads uploads; a bomb that grows beyond it just fails."""
 
-    @property
-    def job_memory(self) -> int:
-        """Memory of the process that reconstructs: as the reader's, and eight of the largest cubes.
+    def job_memory(self, values: int) -> int:
+        """Memory of the process that reconstructs: as the reader's, and eight cubes of the job's.
 
-        A cube, its error bar, and what they are computed from; on a GPU it needs less.
+        A cube of `values`, its error bar, and what they are computed from; on a GPU it needs less.
         """
-        return self.reader_memory + 8 * 4 * self.cube_values
+        return self.reader_memory + 8 * 4 * min(values, self.cube_values)

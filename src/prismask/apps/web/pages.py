@@ -7,9 +7,8 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from prismask.apps.web.api_common import Here
+from prismask.apps.web.api_common import Here, is_held
 from prismask.apps.web.assets import PLOTLY, Asset, find_asset
-from prismask.apps.web.etags import is_held
 from prismask.errors import DataMissingError
 
 router = APIRouter(include_in_schema=False)

@@ -30,9 +30,13 @@ _LABELS: dict[str, str] = {
     "axis": "“Dispersion axis”",
     "design": "“Dispersers”",
     "dark": "“Dark level”",
+    "flat": "“Flat field”",
     "noise-std": "“Noise”",
+    "mask-std": "“Mask uncertainty”",
 }
 """What the form calls the options of the command line."""
+_VARIABLE = re.compile(r"(Name|Choose) one with --variable NAME( \(for [^)]*\))?\.")
+"""Advice that the form has no field for."""
 _WORD = re.compile(r"(?<![\w-])--(" + "|".join(_LABELS) + r")\b(?!-)")
 
 
@@ -56,6 +60,7 @@ class Notice:
 
 def page_words(text: str) -> str:
     """A message of the command line in the words of the page; commands in backticks stay."""
+    text = _VARIABLE.sub("Send a file that holds it alone.", text)
     parts = text.split("`")
     parts[::2] = [_WORD.sub(lambda found: _LABELS[found[1]], part) for part in parts[::2]]
     return "`".join(parts)
@@ -85,7 +90,17 @@ def notices(result: Result, estimates: Estimates | None) -> list[Notice]:
         ready = [] if estimates is None else [_remedy(name, result, estimates) for name in fitting]
         offered.update(one.name for one in ready)
         listed.append(Notice(told, page_words(text), tuple(ready)))
-    return listed
+    return [*_verdict(result), *listed]
+
+
+def _verdict(result: Result) -> list[Notice]:
+    """How far to trust the cube, where its method has a rule for that."""
+    attrs = result.cube.attrs
+    if "trust_grade" not in attrs:
+        return []
+    told: Literal["warning", "note"] = "warning" if attrs["trust_grade"] == "poor" else "note"
+    text = f"Trust: {attrs['trust_grade']} ({attrs['trust']:.2f} of 1). {attrs['trust_because']}"
+    return [Notice(told, page_words(text), ())]
 
 
 def _named_in(line: str, result: Result) -> list[RemedyName]:

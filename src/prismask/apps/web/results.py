@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from prismask.checks import size_text
 from prismask.errors import DataMissingError, ShapeError
+from prismask.scenes.libraries import SpectralLibrary
 from prismask.scenes.records import Cube, Mask, Measurement
 from prismask.scenes.resample import check_same_bands
 
@@ -39,6 +40,8 @@ class Result:
     mask: Mask | None = None
     others: tuple[tuple[str, str], ...] = ()
     """Id and name of results whose spectra are drawn beside this one's."""
+    library: SpectralLibrary | None = None
+    """Materials at the cube's bands, whose spectra are drawn beside."""
     order: Any = None
     """How it was made here (`work.Order`); None: it came from a file."""
     seconds: float | None = None

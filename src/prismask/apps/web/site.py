@@ -1,21 +1,69 @@
-"""Everything that one running server owns."""
+"""Everything that one running server owns.
+
+Among it are rendered pictures, each made once however many people ask for it at the same time.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from prismask.apps.web.jobs import JobQueue
 from prismask.apps.web.layers import Picture
 from prismask.apps.web.limits import Limits
-from prismask.apps.web.pictures_cache import PictureCache
-from prismask.apps.web.process import KillableProcess
 from prismask.apps.web.results import ResultStore
 from prismask.apps.web.visitors import Visitors
+
+AT_ONCE = 2
+"""More renderers would only keep each other, and those who wait for what is ready, from Python."""
+Made = TypeVar("Made", bound=Sized)
+
+
+class PictureCache(Generic[Made]):
+    """Pictures by key, `len` being their bytes, within a bound of memory; used from one loop."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._held: OrderedDict[Hashable, Made] = OrderedDict()
+        self._bytes = 0
+        self._renderers = ThreadPoolExecutor(AT_ONCE, "prismask-render")
+        self._making: dict[Hashable, asyncio.Task[Made]] = {}
+
+    async def get(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What is held under `key`, else what `make` returns, run in a thread."""
+        held = self._held.get(key)
+        if held is not None:
+            self._held.move_to_end(key)
+            return held
+        task = self._making.get(key)
+        if task is None:
+            task = asyncio.create_task(self._make(key, make))
+            self._making[key] = task
+        # Somebody who goes away must not take the picture from the others who wait for it.
+        return await asyncio.shield(task)
+
+    async def _make(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        try:
+            made = await asyncio.get_running_loop().run_in_executor(self._renderers, make)
+        finally:
+            del self._making[key]
+        self._held[key] = made
+        self._bytes += len(made)
+        while self._bytes > self._most_bytes and len(self._held) > 1:
+            _, old = self._held.popitem(last=False)
+            self._bytes -= len(old)
+        return made
+
+    def close(self) -> None:
+        """Render nothing more."""
+        self._renderers.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(frozen=True)
@@ -46,11 +94,12 @@ class Site:
         self.first: str | None = None
         """Id of the result that the front page shows, where there is just one."""
         self._jobs: JobQueue | None = None
-        self._reader: KillableProcess | None = None
+        self.reading = threading.Lock()
+        """Held while an upload is read: one at a time, so that memory is that of one."""
+        self.is_closed = False
         self._closing = threading.Lock()
         if choices is not None:
             self._jobs = JobQueue(self.limits, self.results, self.root)
-            self._reader = KillableProcess("reader", self.root, self.limits.reader_memory)
 
     @property
     def jobs(self) -> JobQueue:
@@ -58,18 +107,12 @@ class Site:
         assert self._jobs is not None
         return self._jobs
 
-    @property
-    def reader(self) -> KillableProcess:
-        """The process that reads uploads."""
-        assert self._reader is not None
-        return self._reader
-
     def close(self) -> None:
         """Stop the processes and remove every file; may be called twice."""
+        self.is_closed = True
         with self._closing:
-            for part in (self._jobs, self._reader):
-                if part is not None:
-                    part.close()
+            if self._jobs is not None:
+                self._jobs.close()
             self.pictures.close()
             self.intake.shutdown(wait=False, cancel_futures=True)
             self._folder.cleanup()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prismask.apps.cli.camera_options import CameraOptions
-from prismask.apps.web.process import Report
 from prismask.errors import ConfigError
+from prismask.parallel.cage import Report
 
 if TYPE_CHECKING:
     from prismask.inference.options import Options
@@ -41,6 +41,18 @@ class Order:
     """Of the snapshot, in its own units; None: estimated from it."""
     dark: float | None = None
     """Of the snapshot, in its own units; None: read from it."""
+    mask_std: float | None = None
+    """How far the mask may be wrong; None: what its file says, else the network estimates it."""
+
+    def facts(self) -> dict[str, Any]:
+        """As plain data, for the worker."""
+        return asdict(self) | {"model": None if self.model is None else str(self.model)}
+
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> Order:
+        """The order that `facts` describe."""
+        model = None if facts["model"] is None else Path(facts["model"])
+        return cls(**facts | {"model": model, "camera": CameraOptions(**facts["camera"])})
 
     def options(self) -> Options:
         """As the library takes them; options that contradict each other raise."""
@@ -51,15 +63,26 @@ class Order:
         return Options(
             method=self.method, model=model, samples=self.samples, level=self.level,
             seed=self.seed, device=self.device, align=self.align, adapt=self.adapt,
-            noise_std=self.noise_std, dark=self.dark,
+            noise_std=self.noise_std, dark=self.dark, mask_std=self.mask_std,
         ).with_changes(changes)  # fmt: skip
 
 
-def reconstruct(report: Report, folder: str, order: Order, most_values: int) -> dict[str, Any]:
-    """Reconstruct the snapshot in `folder` and write the cube beside it."""
+def reconstruct(
+    report: Report,
+    folder: str,
+    facts: dict[str, Any],
+    most_values: int,
+    drawn: tuple[int, int] | None,
+) -> tuple[dict[str, Any], list[Any]]:
+    """Reconstruct the snapshot in `folder` and write the cube beside it.
+
+    facts: those of the order. drawn: the size of a scene to draw and photograph first.
+    """
     from prismask.scenes.formats.files import load_mask, load_measurement, save
 
-    here = Path(folder)
+    here, order = Path(folder), Order.from_facts(facts)
+    if drawn is not None:
+        _draw_sample(here, (drawn[0], drawn[1]))
     measurement, mask = load_measurement(here / SNAPSHOT), load_mask(here / MASK)
     ready = _ready(order.options())
     camera, _ = ready.camera_for(measurement, mask, order.camera.description())
@@ -77,11 +100,11 @@ def reconstruct(report: Report, folder: str, order: Order, most_values: int) -> 
     return {
         "findings": [str(line) for line in cube.attrs.get("findings", [])],
         "residual": str(cube.attrs.get("residual", "")),
-    }
+    }, []
 
 
-def draw_sample(report: Report, folder: str, size: tuple[int, int]) -> dict[str, Any]:
-    """Draw a scene, photograph it through a fabricated mask, and write all three to `folder`."""
+def _draw_sample(here: Path, size: tuple[int, int]) -> None:
+    """Draw a scene, photograph it through a fabricated mask, and write all three to a folder."""
     from prismask.optics.camera import CASSI
     from prismask.optics.fabricate import fabricate_mask
     from prismask.optics.randomness import seeded
@@ -91,14 +114,12 @@ def draw_sample(report: Report, folder: str, size: tuple[int, int]) -> dict[str,
     from prismask.scenes.records import Mask
     from prismask.scenes.synthetic.random_scenes import random_scene
 
-    here = Path(folder)
     scene = random_scene(SAMPLE_SEED, size)
     mask = Mask(fabricate_mask(size, seeded(SAMPLE_SEED)).numpy())
     save(scene, here / TRUTH)
     save(mask, here / MASK)
     shot = simulate(scene, mask, CASSI.from_step(scene.bands), Gaussian(SAMPLE_NOISE))
     save(shot, here / SNAPSHOT)
-    return {"size": list(scene.values.shape)}
 
 
 @lru_cache(maxsize=2)

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from prismask.errors import ConfigError, DivergedError
 from prismask.evaluation.analyses.calibration import Calibration
-from prismask.evaluation.analyses.mask_noise import g_by_transmission, noise_distribution
 from prismask.evaluation.analyses.scene import SOURCES, Scene, analyse_scene
+from prismask.evaluation.analyses.spread import g_by_transmission, noise_distribution
 from prismask.evaluation.analyses.store import (
     CUBES,
     FIGURES,
@@ -29,13 +29,12 @@ from prismask.evaluation.analyses.store import (
 )
 from prismask.evaluation.analyses.training_log import METRICS, read_training_log
 from prismask.evaluation.protocol.scenarios import Group
-from prismask.evaluation.protocol.settings import with_options
 from prismask.evaluation.run.contenders import Models, read_entries
-from prismask.evaluation.run.plan import Plan
+from prismask.evaluation.run.plan import Plan, with_options
 from prismask.evaluation.run.runner import plan_evaluation
 from prismask.evaluation.run.trials import Ready
 from prismask.inference.methods.network import as_network
-from prismask.models.provenance import commit, device_name, versions
+from prismask.models.machine import commit, device_name, versions
 from prismask.optics.camera import CASSI
 from prismask.optics.masks import MaskRegion
 from prismask.optics.resolve import CameraDescription
@@ -69,6 +68,7 @@ def analyse(
     noise: float = 0.0,
     allow_overlap: bool = False,
     resample: bool = False,
+    size: tuple[int, int] | None = None,
     figures: bool = True,
     overwrite: bool = False,
     progress: Progress | None = None,
@@ -79,6 +79,7 @@ def analyse(
     masks: masks per group; the spread over masks needs two or more, the paper takes 100.
     samples: masks drawn from a posterior around the first mask; below 2: none.
     mask_sources: masks by group name instead of the split's.
+    size: height and width of the middle of each scene that is taken; None: all of it.
     figures: whether PNGs are drawn (skipped with a remark where matplotlib is absent).
 
     One scene and a handful of cubes are on the device at a time, whatever the numbers of scenes,
@@ -92,7 +93,7 @@ def analyse(
     options: dict[str, Any] = {
         "protocol": protocol, "trials": masks, "seed": seed, "device": device,
         "precision": precision, "noise": noise, "timing": False, "allow_overlap": allow_overlap,
-        "resample": resample,
+        "resample": resample, "size": size,
     }  # fmt: skip
     settings = with_options(None, options)
     with owned(folder, "an analysis"):

@@ -28,9 +28,12 @@ from prismask.evaluation.metrics import score
 from prismask.evaluation.protocol.conditions import Situation, photograph
 from prismask.evaluation.protocol.scenarios import Group
 from prismask.evaluation.run.trials import Ready, Workload, exact_convolutions
+from prismask.inference.inspection import prepare
+from prismask.inference.intervals.learned import LearnedInterval
 from prismask.inference.intervals.model import Interval, cube_features
 from prismask.inference.intervals.wording import classes_of
 from prismask.inference.methods.protocol import check_cubes
+from prismask.inference.options import DEFAULTS
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seed_of, seeded
 
@@ -108,6 +111,7 @@ def analyse_scene(
         _check(scene, over_masks, over_samples, calibrations)
         if shown is not None:
             _check_intervals(scene, shown, over_samples, calibrations)
+            _check_learned(scene, shown, measurement, first_mask, camera, calibrations)
     return _result(scene, over_masks, over_samples)
 
 
@@ -163,6 +167,32 @@ def _check_intervals(
             seen.back_distance(std[None])[0],
             {level: seen.back_distance(width[None])[0] for level, width in widths.items()},
         )
+
+
+def _check_learned(
+    scene: Scene,
+    shown: Shown,
+    measurement: Tensor,
+    mask: Tensor,
+    camera: CASSI,
+    calibrations: Mapping[str, Calibration],
+) -> None:
+    """An interval with predicted widths, which is made of the cube that people get."""
+    interval = shown.method.interval(DEFAULTS)
+    if not isinstance(interval, LearnedInterval):
+        return
+    (snapshot,) = prepare(measurement, mask, camera).snapshots()
+    evidence = shown.method.evidence(snapshot, probed=False)
+    interval = interval.for_classes(classes_of(shown.view.adapter, None))
+    error = evidence.values - scene.truth.cpu()
+    widths = {}
+    for level in LEVELS:
+        above, below = interval.reach(evidence, level)
+        # Where the truth lies above the estimate, the reach above counts.
+        widths[level] = torch.where(error < 0, above, below)
+        if level == SCALE_LEVEL:
+            std = (above + below) / 2 / gaussian_factor(SCALE_LEVEL)
+    calibrations["interval"].add(scene.name, error, std, widths)
 
 
 def stored_interval(record: Any, kind: str) -> Interval | None:

@@ -26,6 +26,8 @@ KINDS = {
     "seen": "seen masks",
     "fabricated": "fabricated masks",
     "noisy": "fabricated masks, with noise",
+    "misplaced": "mask half a pixel aside",
+    "lamp": "lamp FL11",
 }
 """Kinds of snapshots in words."""
 

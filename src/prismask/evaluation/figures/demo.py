@@ -104,7 +104,7 @@ def overview_figure(
     patches: Mapping[str, Box],
     swatches: Mapping[str, Sequence[float]],
 ) -> bytes:
-    """Snapshot, reconstruction and a few spectra side by side, as PNG: the picture in short."""
+    """Snapshot, reconstruction and a few spectra side by side, as PNG: the demo at a glance."""
     at = _wavelengths(truth)
     wide = snapshot.shape[1] / snapshot.shape[0]
     square = reconstruction.shape[1] / reconstruction.shape[0]

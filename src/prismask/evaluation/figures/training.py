@@ -45,8 +45,8 @@ def run_figure(found: TrainingLog) -> bytes:
                            linewidth=1.2, label=kind)  # fmt: skip
         panels[1].set_ylabel("validation PSNR paper, dB")
         panels[1].grid(axis="y", color=GRID, linewidth=0.8)
-        if found.scores:
-            panels[1].legend(loc="lower right")
+        # Above: with five kinds of scores there is no free corner.
+        legend_above(figure, panels[1], columns=3)
         if history is not None:
             _draw_g(panels[2], {"range and mean": history.to_record()})
             panels[2].legend()

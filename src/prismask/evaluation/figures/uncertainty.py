@@ -81,6 +81,38 @@ def calibration_figure(found: Mapping[str, Mapping[str, Any]]) -> bytes:
         return figure_png(figure, DOTS)
 
 
+TARGET, LEAST = (88.0, 93.0), 80.0
+"""Where the mean coverage of a 90 % interval is to lie, and what every scene is to have, in %."""
+
+
+def scene_coverage_figure(scores: Mapping[str, Any]) -> bytes:
+    """Coverage of every scene that was left out of a fit, with its quarters and bands, as PNG.
+
+    scores: of the 90 % interval, `about.left_out` of a learned one in a weights record.
+    """
+    names = list(scores["scenes"])
+    with styled() as figure_class:
+        figure = figure_class(figsize=(WIDTH, 3.2), layout="constrained")
+        axes = figure.subplots()
+        axes.axhspan(*TARGET, color=FAINT, alpha=0.25, linewidth=0, label="target of the mean")
+        axes.axhline(LEAST, color=FAINT, linewidth=1, linestyle=":", label="least of a scene")
+        for number, name in enumerate(names):
+            quarters = 100 * np.array(scores["quarters"][name])
+            said = ("quarters of intensities", "scene", "worst part of the spectrum")
+            said = said if number == 0 else ("", "", "")
+            axes.plot([number, number], [quarters.min(), quarters.max()], color=series(0)[0],
+                      linewidth=5, alpha=0.35, label=said[0])  # fmt: skip
+            axes.plot(number, 100 * scores["scenes"][name], color=series(0)[0], marker="o",
+                      linestyle="", label=said[1])  # fmt: skip
+            axes.plot(number, 100 * scores["worst_bands"][name], color=series(1)[0], marker="v",
+                      linestyle="", label=said[2])  # fmt: skip
+        axes.set_xticks(range(len(names)), [wrapped(name.replace("_", " "), 14) for name in names])
+        axes.set_ylabel("inside the 90 % interval, %")
+        axes.set_ylim(min(60.0, axes.get_ylim()[0]), 100)
+        legend_above(figure, axes, columns=3)
+        return figure_png(figure, DOTS)
+
+
 def _coverage(
     axes: Any, levels: Sequence[Mapping[str, float]], label: str, colour: str, marker: str
 ) -> None:

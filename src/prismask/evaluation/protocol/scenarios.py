@@ -19,14 +19,19 @@ from torch import Tensor
 from prismask.checks import choose, size_text
 from prismask.errors import ConfigError, OverlapError, ShapeError
 from prismask.evaluation.protocol.splits import PROTOCOLS, SINGLE, EvaluationSplit
-from prismask.optics.mask_sets import MaskSet, check_disjoint
+from prismask.optics.fabricate import fabricate_mask, random_aperture
+from prismask.optics.mask_sets import MaskEntry, MaskSet, check_disjoint
 from prismask.optics.masks import MaskRegion
-from prismask.optics.randomness import seed_of
+from prismask.optics.randomness import seed_of, seeded
+from prismask.scenes.records import Mask
 
+FABRICATED = "fabricated"
+"""A group that every split has: masks of made-up instruments, of any size."""
 GROUP_TEXTS = {
     SINGLE: "the single mask",
     "test_same_hardware": "same hardware, unseen region",
     "test_other_hardware": "other hardware",
+    FABRICATED: "each of an instrument of its own",
 }
 """What people call the groups of the built-in split."""
 
@@ -39,7 +44,7 @@ class Group:
     region: MaskRegion
     """Where the masks are cut from."""
     masks: MaskSet
-    """One mask a trial."""
+    """One mask per trial."""
     other: MaskRegion | None = None
     """A second calibration of the one mask, where there is one."""
 
@@ -102,26 +107,41 @@ def _without_the_single_mask(
 
 
 def draw_groups(
-    regions: Mapping[str, MaskRegion],
+    regions: Mapping[str, MaskRegion | None],
     protocol: str,
     trials: int,
     size: tuple[int, int],
     seed: int,
 ) -> dict[str, Group]:
-    """Draw the masks of every group: `trials` crops of `size`, or the single mask itself."""
+    """Draw the masks of every group: `trials` crops of `size`, or the single mask itself.
+
+    A group without a region gets fabricated masks.
+    """
     if trials < 1:
         raise ConfigError(f"trials is {trials}; at least 1 is needed.")
     groups = {}
     for name, region in regions.items():
-        count = trials
-        if protocol == "one-to-one":
-            count = 1
-            if region.size != size:
-                raise ShapeError(
-                    f"one-to-one tests on one mask, but {name} ({region.name}) is "
-                    f"{size_text(region.size)} where these scenes need {size_text(size)}. Give "
-                    "rows and columns that cut exactly one mask."
-                )
+        count = 1 if protocol == "one-to-one" else trials
+        if region is None:
+            groups[name] = _fabricated(name, count, size, seed)
+            continue
+        if protocol == "one-to-one" and region.size != size:
+            raise ShapeError(
+                f"one-to-one tests on one mask, but {name} ({region.name}) is "
+                f"{size_text(region.size)} where these scenes need {size_text(size)}. Give rows "
+                "and columns that cut exactly one mask."
+            )
         masks = MaskSet.draw(region, count, size, seed_of(seed, "masks", name), name)
         groups[name] = Group(name, region, masks)
     return groups
+
+
+def _fabricated(name: str, count: int, size: tuple[int, int], seed: int) -> Group:
+    """Masks below each other on one sheet; more trials leave the earlier masks as they are."""
+    made = []
+    for trial in range(count):
+        generator = seeded(seed_of(seed, FABRICATED, trial))
+        made.append(fabricate_mask(size, generator, random_aperture(generator)))
+    sheet = MaskRegion.of(Mask(torch.cat(made).numpy()), name=name)
+    crops = (sheet.crop(trial * size[0], 0, *size) for trial in range(count))
+    return Group(name, sheet, MaskSet(name, tuple(MaskEntry.of(crop) for crop in crops), seed))

@@ -21,6 +21,9 @@ from prismask.scenes.resample import resample
 WAVELENGTH_TOLERANCE = 1.0
 """Nanometres by which a network's bands may lie beside the scenes' and still count as the same."""
 
+PARTS = ("train", "validation", "test")
+"""Names that stand for all scenes of a part of the data folder."""
+
 KAIST_PACK = "kaist.npz"
 """The pack in which nine of ten brightness maxima are estimates."""
 
@@ -57,10 +60,12 @@ def load_scene_set(
     entries: Sequence[Entry],
     resample_bands: bool = False,
     camera_bands: int | None = None,
+    size: tuple[int, int] | None = None,
 ) -> SceneSet:
     """Load the split's scenes, or those named, or take those given; bands as the models need.
 
     camera_bands: of a camera that was described; where scenes may be resampled, it is to these.
+    size: height and width of the middle of each scene that is taken; None takes it whole.
     """
     if isinstance(wanted, Mapping):
         cubes = dict(wanted)
@@ -68,6 +73,8 @@ def load_scene_set(
         cubes = _read(split, list(wanted or split.scenes))
     if not cubes:
         raise ConfigError("there are no scenes to test on.")
+    if size is not None:
+        cubes = {name: _middle(cube, size, name) for name, cube in cubes.items()}
     cubes = _one_grid(cubes, split.wavelengths, resample_bands)
     if resample_bands and camera_bands is not None:
         cubes = _at_bands(cubes, camera_bands)
@@ -93,10 +100,14 @@ def check_camera_bands(camera: CASSI, bands: int) -> None:
 
 
 def _read(split: EvaluationSplit, names: list[str]) -> dict[str, Cube]:
-    """Names are looked up in the data folder; what looks like a file is read as one."""
+    """Names are looked up in the data folder; what looks like a file is read as one.
+
+    train, validation and test stand for all scenes of that part of the data folder.
+    """
     files = [name for name in names if _is_file_name(name, split)]
     listed = [name for name in names if name not in files]
     found = {Path(name).stem: _read_file(name, split) for name in files}
+    parts: dict[str, list[str]] = {}
     if listed:
         if split.folder is None:
             raise DataMissingError(
@@ -104,8 +115,17 @@ def _read(split: EvaluationSplit, names: list[str]) -> dict[str, Cube]:
                 "--data, or name files."
             )
         # Where the split says nothing, the data folder's own wavelengths hold.
-        found |= datasets.load_scenes(split.folder, listed, split.wavelengths)
-    order = [Path(name).stem if name in files else name for name in names]
+        for part in [name for name in listed if name in PARTS]:
+            cubes = datasets.load_scenes(split.folder, part, split.wavelengths)
+            found |= cubes
+            parts[part] = list(cubes)
+        alone = [name for name in listed if name not in PARTS]
+        found |= datasets.load_scenes(split.folder, alone, split.wavelengths) if alone else {}
+    order = [
+        scene
+        for name in names
+        for scene in parts.get(name, [Path(name).stem if name in files else name])
+    ]
     if len(set(order)) < len(order):
         raise ConfigError(f"a scene is named twice: {', '.join(order)}.")
     return {name: found[name] for name in order}
@@ -121,6 +141,17 @@ def _read_file(name: str, split: EvaluationSplit) -> Cube:
     if Path(name).is_file():
         return load_cube(name)
     return load_cube(split.find(name, "scene") / name)
+
+
+def _middle(cube: Cube, size: tuple[int, int], name: str) -> Cube:
+    top, left = ((have - want) // 2 for have, want in zip(cube.size, size, strict=True))
+    if min(size) < 1 or min(top, left) < 0:
+        raise ShapeError(
+            f"scene {name} is {size_text(cube.size)}; it has no middle of {size_text(size)}. "
+            "Choose a smaller --size, or leave it out."
+        )
+    values = cube.values[:, top : top + size[0], left : left + size[1]]
+    return Cube(values, cube.wavelengths, attrs=cube.attrs)
 
 
 def _one_grid(

@@ -89,8 +89,8 @@ class EvaluationSplit:
         for folder in (self.beside, self.folder):
             if folder is not None and (folder / file).is_file():
                 return folder
-        folders = " nor ".join(str(f) for f in (self.beside, self.folder) if f is not None)
-        raise DataMissingError(f"the {what} {file} is neither in {folders or 'any folder'}.")
+        folders = " nor in ".join(str(f) for f in (self.beside, self.folder) if f is not None)
+        raise DataMissingError(f"the {what} {file} is not in {folders or 'any folder'}.")
 
     @property
     def described_camera(self) -> CameraDescription:

@@ -1,7 +1,7 @@
 """The few numbers that stand for everything: `headline.json` of a results folder.
 
     columns   name → what the masks of that column are
-    notes     mark → what to mind about the cells that carry it
+    notes     mark → what limits the cells that carry it
     rows      method, who (`ours`, `paper`, `peer`), training, metric, scores, source, command
 
 `scores` gives a cell by column. A cell of ours names its `table` (a summary.csv, relative to the

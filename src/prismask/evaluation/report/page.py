@@ -12,15 +12,21 @@ from prismask.errors import ConfigError, OutputExistsError
 from prismask.evaluation.figures.style import check_available
 from prismask.evaluation.metrics import METRICS
 from prismask.evaluation.report.analyses import analysis_sections
-from prismask.evaluation.report.document import Block, Listing, Page, Section, Table, Text
+from prismask.evaluation.report.document import (
+    Block,
+    Listing,
+    Page,
+    Section,
+    Table,
+    Text,
+    html_page,
+    markdown_page,
+)
 from prismask.evaluation.report.headline import headline_sections
-from prismask.evaluation.report.models import model_sections
-from prismask.evaluation.report.render import html_page, markdown_page
+from prismask.evaluation.report.models import model_sections, training_sections
 from prismask.evaluation.report.scores import score_sections
 from prismask.evaluation.report.sources import Sources, find_sources
-from prismask.evaluation.report.spectra import spectra_sections
-from prismask.evaluation.report.stress import stress_sections
-from prismask.evaluation.report.training import training_sections
+from prismask.evaluation.report.stress import spectra_sections, stress_sections
 from prismask.scenes.atomic import refuse_existing, write_beside
 
 NAME = "report.html"

@@ -25,8 +25,8 @@ from prismask.evaluation.figures.uncertainty import (
     noise_figure,
 )
 from prismask.evaluation.report.document import Block, Picture, Text
+from prismask.evaluation.report.models import history_picture
 from prismask.evaluation.report.sources import Source
-from prismask.evaluation.report.training import history_picture
 
 PICTURED_MODELS = 4
 """Models pictured side by side; tables have all."""

@@ -30,8 +30,7 @@ from prismask.evaluation.tables.scores import (
     spread_text,
     verdicts,
 )
-from prismask.evaluation.tables.statistics import scene_average
-from prismask.evaluation.tables.summaries import AVERAGE
+from prismask.evaluation.tables.summaries import AVERAGE, scene_average
 
 PAPER_NOTE = (
     "“Paper” columns: as printed by Wang et al., in the same two conventions; the paper's test "

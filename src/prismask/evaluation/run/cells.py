@@ -1,10 +1,24 @@
-"""A cell: the smallest piece of an evaluation, one model on all scenes through one mask."""
+"""A cell: the smallest piece of an evaluation, one model on all scenes through one mask.
+
+Finished cells are kept in a journal, so that no interruption loses one: a file of lines that only
+grows; one process writes it. A line reaches the disk before the next cell is counted as finished.
+Killed in the middle of a line, the torn end is cut off at the next opening and that cell is
+computed again; everything before it is not.
+
+Only the offset of each line is held in memory.
+"""
 
 from __future__ import annotations
 
+import io
 import json
+import logging
+import os
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+from prismask.errors import FormatError, OutputExistsError, WriteFailedError
 
 
 @dataclass(frozen=True)
@@ -40,7 +54,7 @@ class CellResult:
     measurement_id: str
     """Hash of all measurements: equal for all models of a trial."""
     seconds: float
-    """Seconds a sample, with the device's queue drained."""
+    """Seconds per sample, with the device's queue drained."""
     values: dict[str, list[float]]
     """Metric → value of each scene; NaN where the model gave no finite cube."""
     failed: dict[str, str] = field(default_factory=dict)
@@ -56,3 +70,100 @@ class CellResult:
         facts: dict[str, Any] = json.loads(line)
         facts["cell"] = Cell(**facts["cell"])
         return cls(**facts)
+
+
+log = logging.getLogger(__name__)
+
+
+class Journal:
+    """Results of cells by key; in a file, or in memory where there is no path."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self._offsets: dict[str, int] = {}
+        self._file: BinaryIO = io.BytesIO() if path is None else _opened(path)
+        try:
+            self._end = self._recover()
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *problem: object) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __contains__(self, cell: Cell) -> bool:
+        return cell.key in self._offsets
+
+    def append(self, result: CellResult) -> None:
+        """Write one finished cell down, to the disk."""
+        line = result.to_line().encode() + b"\n"
+        try:
+            self._file.seek(self._end)
+            self._file.write(line)
+            self._file.flush()
+            if self.path is not None:
+                os.fsync(self._file.fileno())
+        except OSError as problem:
+            reason = problem.strerror or str(problem)
+            raise WriteFailedError(
+                f"{self.path} could not be written: {reason}. Finished cells are kept; go on "
+                "with --resume when there is room."
+            ) from problem
+        self._offsets[result.cell.key] = self._end
+        self._end += len(line)
+
+    def read(self, cell: Cell) -> CellResult:
+        """The result of a finished cell."""
+        self._file.seek(self._offsets[cell.key])
+        return CellResult.from_line(self._file.readline())
+
+    def close(self) -> None:
+        """Let other processes open it. What is in memory stays readable."""
+        if self.path is not None:
+            self._file.close()
+
+    def _recover(self) -> int:
+        """Index all whole lines, cut off a torn end, and give the offset after the last one."""
+        self._file.seek(0)
+        offset = 0
+        for number, line in enumerate(self._file, start=1):
+            try:
+                result = CellResult.from_line(line) if line.endswith(b"\n") else None
+            except (ValueError, TypeError, KeyError) as error:
+                if self._file.read(1):
+                    raise FormatError(
+                        f"{self.path}: line {number} is damaged ({error}). Delete the file to "
+                        "compute everything again."
+                    ) from error
+                result = None
+            if result is None:
+                log.warning("%s: a torn last line was cut off; its cell is computed again.",
+                            self.path)  # fmt: skip
+                self._file.truncate(offset)
+                break
+            self._offsets[result.cell.key] = offset
+            offset += len(line)
+        return offset
+
+
+def _opened(path: Path) -> BinaryIO:
+    path.touch()
+    file = path.open("r+b")
+    try:
+        import fcntl
+    except ImportError:  # not on every system; then nobody keeps two runs apart
+        return file
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        raise OutputExistsError(
+            f"another process is writing into {path.parent}. Wait for it, or choose another --out."
+        ) from error
+    return file

@@ -36,18 +36,19 @@ from prismask.inference.methods.registry import (
     list_methods,
 )
 from prismask.inference.methods.solver import function_identity
-from prismask.inference.options import DEFAULTS, Options
+from prismask.inference.options import DEFAULTS, MaskStd, Options
 from prismask.models.catalogue import shipped
 from prismask.models.mirror_ensemble import KEY, ensemble_size
 from prismask.models.registry import create_model, list_models
-from prismask.models.sealed import tensors_hash
-from prismask.models.weights import load_weights, read_record
+from prismask.models.weights import load_weights, read_record, tensors_hash
 from prismask.solvers import create_solver, list_solvers
 
 Kind = Literal["weights", "untrained", "solver", "method", "callable"]
 
 Models = str | Path | Sequence[str | Path] | Mapping[str, Any]
 
+OF_WEIGHTS = ("adapt", "align", "mask_std")
+"""Options that trained weights take, by the names of `Options`."""
 _LABELLED = re.compile(r"([^:=]+)=(.+)")
 
 
@@ -146,7 +147,8 @@ def read_entries(models: Models) -> list[Entry]:
 def build_contender(entry: Entry, bands: int, seed: int, options: Options = DEFAULTS) -> Contender:
     """Load or make the contender; fresh networks get `bands` bands and seeded weights.
 
-    options: what all contenders are to do with every snapshot; those that cannot adapt do not.
+    options: what all contenders are to do with every snapshot; those that cannot adapt, or be told
+        how far the mask may be wrong, do not.
     """
     model, identity = _load(entry, bands, seed)
     if entry.kind == "method":
@@ -154,12 +156,14 @@ def build_contender(entry: Entry, bands: int, seed: int, options: Options = DEFA
     else:
         able = capabilities_of(model)
     if entry.kind == "weights":
-        chosen = {name: entry.options[name] for name in ("adapt", "align") if name in entry.options}
+        chosen = {name: entry.options[name] for name in OF_WEIGHTS if name in entry.options}
         options = replace(options, **chosen)
     if entry.kind in ("solver", "method"):
         options = replace(options, method_options=tuple(entry.options.items()))
     if "adapt" not in able:
         options = replace(options, adapt=0)
+    if "uncertain_mask" not in able:
+        options = replace(options, mask_std=None)
     identity += "".join(f", {text}" for text in _extras(model, options))
     return Contender(entry.label, entry.kind, model, identity, entry.record, options, able)
 
@@ -192,6 +196,8 @@ def _extras(model: Any, options: Options) -> list[str]:
         found.append(f"learning for {options.adapt} steps")
     if options.align:
         found.append("aligned")
+    if options.mask_std is not None:
+        found.append(f"told a mask_std of {options.mask_std:g}")
     return found
 
 
@@ -211,7 +217,9 @@ def _split_label(model: str | Path) -> tuple[str | None, Any]:
 def _entry(model: Any, label: str | None) -> Entry:
     if not isinstance(model, str | Path):
         if not callable(model):
-            raise ConfigError(f"{label}: {type(model).__name__} is no model; it cannot be called.")
+            raise ConfigError(
+                f"{label}: {type(model).__name__} is not a model; it cannot be called."
+            )
         return Entry(label or "model", "callable", model)
     path = Path(model)
     name, _, options_text = str(model).partition(":")
@@ -244,12 +252,16 @@ def _entry(model: Any, label: str | None) -> Entry:
 
 def _check_trained(options: Mapping[str, Any], model: str) -> None:
     steps, align = options.get("adapt", 0), options.get("align", False)
-    known = not set(options) - {"adapt", "align", KEY}
-    if not known or type(steps) is not int or steps < 0 or type(align) is not bool:
+    known = not set(options) - {*OF_WEIGHTS, KEY}
+    told = options.get("mask_std", 0.0)
+    numbers = type(steps) is int and steps >= 0 and type(told) in (int, float)
+    if not known or not numbers or type(align) is not bool:
         raise ConfigError(
             f"{model}: trained weights take the options adapt=STEPS, how long they learn a scene, "
-            f"align=true, to find the pose of the mask first, and {KEY}=1 or 2."
+            "align=true, to find the pose of the mask first, mask_std=NUMBER, how far networks "
+            f"that can be told it are told that the mask may be wrong, and {KEY}=1 or 2."
         )
+    MaskStd.of(told)
     ensemble_size(options)
 
 
@@ -259,7 +271,9 @@ def _options(text: str, model: str) -> dict[str, Any]:
     for part in filter(None, text.split(",")):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not (key and equals and value):
-            raise ConfigError(f"{model}: {part!r} is no option; write NAME:key=value,key=value.")
+            raise ConfigError(
+                f"{model}: {part!r} is not an option; write NAME:key=value,key=value."
+            )
         try:
             options[key] = tomllib.loads(f"value = {value}")["value"]
         except tomllib.TOMLDecodeError:

@@ -14,14 +14,13 @@ import torch
 
 from prismask.errors import ConfigError, DivergedError
 from prismask.evaluation.protocol.overlap import beyond_one_mask, judge_all
-from prismask.evaluation.protocol.scenarios import draw_groups, group_names
+from prismask.evaluation.protocol.scenarios import FABRICATED, draw_groups, group_names
 from prismask.evaluation.protocol.scene_set import check_camera_bands, load_scene_set
-from prismask.evaluation.protocol.settings import Settings, with_options
 from prismask.evaluation.protocol.splits import EvaluationSplit, read_evaluation_split
+from prismask.evaluation.run.cells import Journal
 from prismask.evaluation.run.contenders import Contender, Models, build_contender, read_entries
-from prismask.evaluation.run.journal import Journal
-from prismask.evaluation.run.plan import NOTHING_WRONG, Plan
-from prismask.evaluation.run.precision import choose_halves
+from prismask.evaluation.run.cost import choose_halves, measure_cost
+from prismask.evaluation.run.plan import NOTHING_WRONG, Plan, Settings, with_options
 from prismask.evaluation.run.runs import (
     compute,
     earlier_record,
@@ -29,7 +28,6 @@ from prismask.evaluation.run.runs import (
     record_of,
     write_record,
 )
-from prismask.evaluation.run.timing import measure_cost
 from prismask.evaluation.run.trials import Bench, Workload
 from prismask.evaluation.tables import markdown
 from prismask.evaluation.tables.files import (
@@ -41,7 +39,8 @@ from prismask.evaluation.tables.files import (
     write_table,
 )
 from prismask.evaluation.tables.summaries import Summary, plain_rows, summarise
-from prismask.models.devices import choose_device
+from prismask.models.machine import choose_device
+from prismask.models.trained import serves_any_camera
 from prismask.optics.camera import CASSI
 from prismask.optics.masks import MaskRegion
 from prismask.optics.resolve import CameraDescription, resolve_camera
@@ -50,6 +49,7 @@ from prismask.progress import Progress, as_progress
 from prismask.scenes.atomic import write_beside
 from prismask.scenes.conversion import as_cube, as_mask
 from prismask.scenes.records import Cube, Mask
+from prismask.wording import told_in_python
 
 if TYPE_CHECKING:
     from prismask.scenes.conversion import CubeLike, MaskLike
@@ -88,6 +88,7 @@ class Evaluation:
         return self.summary.find(model, group, metric).mean
 
 
+@told_in_python
 def evaluate(
     models: Models,
     *,
@@ -109,9 +110,10 @@ def evaluate(
     data: the data folder with splits.json.
     out: a folder for tables and record; a run there can be resumed.
     split: a TOML file instead of splits.json; see `evaluation.protocol.splits`.
-    scenes: names or files instead of the split's test scenes, or cubes (or arrays) by name.
+    scenes: names, files or parts (validation) instead of the split's test scenes, or cubes (or
+        arrays) by name.
     masks: masks (or arrays) by group name instead of the split's; crops are drawn from each.
-    groups: which groups of the split; left out: those of the protocol.
+    groups: which groups of the split, or `fabricated`; left out: those of the protocol.
     camera: instead of the split's, as a whole or in parts (`optics.resolve`).
     resume: go on with what `out` holds.
     progress: True shows a bar; or `progress(done, total, info)`, called after each cell.
@@ -159,7 +161,9 @@ def plan_evaluation(
     needs_folder = masks is None or not isinstance(scenes, Mapping)
     found = read_evaluation_split(data, split) if needs_folder else EvaluationSplit(None)
     said = camera or found.described_camera
-    scene_set = load_scene_set(found, scenes, entries, settings.resample, described_bands(said))
+    scene_set = load_scene_set(
+        found, scenes, entries, settings.resample, described_bands(said), settings.size
+    )
     eye = resolve_camera(said, bands=scene_set.bands).camera
     check_camera_bands(eye, scene_set.bands)
     regions, remarks = _regions(found, masks, groups, settings)
@@ -199,7 +203,9 @@ def remarks_about(
     for label, one in contenders.items():
         if settings.adapt and "adapt" not in one.capabilities:
             found.append(f"{label} has no network that could learn a scene: it does not adapt.")
-        bands = one.record.get("bands")
+        if settings.mask_std is not None and "uncertain_mask" not in one.capabilities:
+            found.append(f"{label} cannot be told how far the mask may be wrong.")
+        bands = None if serves_any_camera(one.record) else one.record.get("bands")
         if bands is not None and int(bands) != camera.bands:
             found.append(
                 f"{label} has {bands} bands and the camera {camera.bands}: as in `reconstruct`, it "
@@ -328,12 +334,15 @@ def _regions(
     masks: Mapping[str, Mask | MaskRegion] | None,
     groups: Sequence[str] | None,
     settings: Settings,
-) -> tuple[dict[str, MaskRegion], list[str]]:
+) -> tuple[dict[str, MaskRegion | None], list[str]]:
     if masks is not None:
         given = {
             name: mask if isinstance(mask, MaskRegion) else MaskRegion.of(mask, name=name)
             for name, mask in masks.items()
         }
-        return given, []
+        uncertain = ", ".join(name for name, one in given.items() if one.source.std is not None)
+        remark = f"The mask_std that {uncertain} brings along is not used here: give mask_std."
+        return {**given}, [remark] if uncertain else []
     names, remarks = group_names(settings.protocol, split, groups, settings.allow_overlap)
-    return {name: split.region(name) for name in names}, remarks
+    made = {FABRICATED} - split.regions.keys()
+    return {name: None if name in made else split.region(name) for name in names}, remarks

@@ -6,6 +6,9 @@
     …             what evaluation and stress write from it
 
 `run.json` is there from the start; `finished` in it is null until the tables are written.
+
+Cells are computed by this process, by several, or by a Dask cluster; all three yield the same
+results in whatever order they finish.
 """
 
 from __future__ import annotations
@@ -14,18 +17,85 @@ import datetime
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prismask.errors import ConfigError, FormatError, OutputExistsError, PrismaskError
+import torch
+
+from prismask.errors import (
+    ConfigError,
+    FormatError,
+    OutputExistsError,
+    PrismaskError,
+    WorkerLostError,
+)
 from prismask.evaluation.metrics import METRICS
-from prismask.evaluation.run.engine import run_cells
-from prismask.evaluation.run.journal import Journal
+from prismask.evaluation.run.cells import Cell, CellResult, Journal
 from prismask.evaluation.run.plan import Plan
-from prismask.models.provenance import commit, device_name, versions
+from prismask.evaluation.run.trials import Bench, Workload
+from prismask.models.machine import commit, device_name, versions
+from prismask.parallel.stream import Outcome
+from prismask.parallel.workers import Workers, run_tasks
 from prismask.progress import Progress
 from prismask.scenes.atomic import write_beside
+
+
+def run_cells(
+    work: Workload,
+    cells: Iterable[Cell],
+    device: torch.device,
+    workers: int = 1,
+    threads: int | None = None,
+    dask: str | None = None,
+    share_gpus: bool = True,
+) -> Iterator[CellResult]:
+    """Compute `cells` and yield each result as soon as it is there.
+
+    workers, threads, dask: see `parallel.workers.Workers`.
+    share_gpus: on a machine with several GPUs, whether each worker takes the next one instead of
+        all taking `device`.
+    """
+    doers = Workers(workers, threads, dask)
+    # Scenes and weights are large: a cluster's workers get them once.
+    return _results(run_tasks(cells, Benches(work, device, share_gpus), doers, broadcast=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Benches:
+    """Makes the bench of each worker. It travels between processes."""
+
+    work: Workload
+    device: torch.device
+    share_gpus: bool = True
+
+    def __call__(self, number: int | None) -> Callable[[Cell], CellResult]:
+        """The bench of worker `number`."""
+        return Bench(self.work, self._device(number)).run
+
+    def _device(self, number: int | None) -> torch.device:
+        """The GPU of a worker, where there are several and they are to be shared."""
+        several = self.device.type == "cuda" and torch.cuda.device_count() > 1
+        if number is None or not self.share_gpus or not several:
+            return self.device
+        return torch.device("cuda", number % torch.cuda.device_count())
+
+
+def _results(
+    outcomes: Generator[Outcome[Cell, CellResult], None, None],
+) -> Iterator[CellResult]:
+    """An error ends the run."""
+    with closing(outcomes):
+        for outcome in outcomes:
+            if isinstance(outcome.error, WorkerLostError):
+                raise WorkerLostError(
+                    "a worker process died, perhaps for want of memory. What was finished is "
+                    "kept: go on with --resume, with fewer --workers."
+                ) from outcome.error
+            yield outcome.get()
+
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +128,7 @@ def earlier_record(out: str | Path | None, resume: bool) -> dict[str, Any] | Non
         return None
     if not resume:
         raise OutputExistsError(
-            f"{out} holds an evaluation already. Go on with it (--resume), or choose another --out."
+            f"{out} holds an evaluation already. Resume it (--resume), or choose another --out."
         )
     record = read_run(out)
     if "joined" in record:
@@ -169,7 +239,7 @@ def _check_same(plan: Plan, earlier: Mapping[str, Any], folder: Path) -> None:
         if earlier.get(key) != value:
             raise ConfigError(
                 f"{folder} was started with {key} = {_short(earlier.get(key))}, now it is "
-                f"{_short(value)}: the two do not belong into one table. Choose another --out."
+                f"{_short(value)}: the two do not belong in one table. Choose another --out."
             )
     before = _identities(earlier)
     for label, facts in _identities({"models": plan.models_record()}).items():
@@ -198,8 +268,9 @@ def _check_masks(plan: Plan, journal: Journal, folder: Path) -> None:
             listed = plan.work.groups[cell.group].masks.entries[cell.trial].mask_id
             if journal.read(cell).mask_id != listed:
                 raise ConfigError(
-                    f"{folder} holds {cell.group} trial {cell.trial} with another mask than the "
-                    "one drawn now: the mask file or the split has changed. Choose another --out."
+                    f"{folder} holds {cell.group} trial {cell.trial} with a different mask than "
+                    "the one drawn now: the mask file or the split has changed. Choose another "
+                    "--out."
                 )
 
 

@@ -31,9 +31,8 @@ import torch
 from prismask.errors import ConfigError, DivergedError, OutputExistsError
 from prismask.evaluation.protocol.overlap import trained_on, trained_scenes
 from prismask.evaluation.protocol.spectra import METRICS, QUICK, features, measure
-from prismask.evaluation.run.cells import Cell, CellResult
+from prismask.evaluation.run.cells import Cell, CellResult, Journal
 from prismask.evaluation.run.contenders import Contender, Models, build_contender, read_entries
-from prismask.evaluation.run.journal import Journal
 from prismask.evaluation.run.runs import CELLS, read_record
 from prismask.evaluation.run.spectra_snapshots import (
     Bench,
@@ -44,8 +43,7 @@ from prismask.evaluation.run.spectra_snapshots import (
 from prismask.evaluation.tables.spectra import summary_rows, summary_text, write_spectra_tables
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction
-from prismask.models.devices import choose_device
-from prismask.models.provenance import commit, device_name, versions
+from prismask.models.machine import choose_device, commit, device_name, versions
 from prismask.optics.camera import CASSI
 from prismask.optics.resolve import CameraDescription
 from prismask.optics.simulate import camera_attrs
@@ -233,7 +231,7 @@ def _earlier(folder: Path, resume: bool) -> dict[str, Any] | None:
         return None
     if not resume:
         raise OutputExistsError(
-            f"{folder} holds a test of spectra already. Go on with it (--resume), or choose "
+            f"{folder} holds a test of spectra already. Resume it (--resume), or choose "
             "another --out."
         )
     return read_record(folder, RECORD, FORMAT, "test of spectra")
@@ -301,7 +299,7 @@ def _check_same(record: Mapping[str, Any], earlier: Mapping[str, Any] | None, ou
         if json.loads(json.dumps(record[key])) != earlier.get(key):
             raise ConfigError(
                 f"{out} was started with {key} = {earlier.get(key)}, now it is {record[key]}: the "
-                "two do not belong into one table. Choose another --out."
+                "two do not belong in one table. Choose another --out."
             )
     for label, facts in record["models"].items():
         before = earlier["models"].get(label)

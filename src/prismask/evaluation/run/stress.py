@@ -26,10 +26,9 @@ from prismask.evaluation.protocol.conditions import (
 )
 from prismask.evaluation.protocol.overlap import judge_all
 from prismask.evaluation.protocol.scenarios import Group, group_names
-from prismask.evaluation.protocol.settings import Settings, with_options
 from prismask.evaluation.protocol.splits import SINGLE, EvaluationSplit, read_evaluation_split
 from prismask.evaluation.run.contenders import Models
-from prismask.evaluation.run.plan import NOTHING_WRONG, Condition, Plan
+from prismask.evaluation.run.plan import NOTHING_WRONG, Condition, Plan, Settings, with_options
 from prismask.evaluation.run.runner import Evaluation, plan_evaluation, run_plan
 from prismask.evaluation.run.runs import earlier_record
 from prismask.optics.camera import CASSI

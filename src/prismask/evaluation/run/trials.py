@@ -11,26 +11,56 @@ import contextlib
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from prismask.errors import DeviceError, DivergedError
-from prismask.evaluation.metrics import score
+from prismask.evaluation.metrics import METRICS, score
 from prismask.evaluation.protocol.conditions import Situation, arrange, photograph
 from prismask.evaluation.protocol.scenarios import Group
 from prismask.evaluation.protocol.scene_set import SceneSet
 from prismask.evaluation.run.cells import Cell, CellResult
 from prismask.evaluation.run.contenders import Contender
-from prismask.inference.delivery import deliver_batch
-from prismask.inference.methods.protocol import Method, as_aligner, check_cubes
+from prismask.inference.delivery import aligned, deliver_batch, straightened
+from prismask.inference.inspection import prepare
+from prismask.inference.methods.protocol import Aligner, Method, as_aligner, check_cubes
 from prismask.inference.methods.selection import Choice
 from prismask.inference.options import Options
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seed_of
 
+
+@dataclass(frozen=True, eq=False)
+class Cubes:
+    """Cubes `(B, C, H, W)`, and the ends of their intervals where these are to be scored."""
+
+    values: Tensor
+    interval: tuple[Tensor, Tensor] | None = None
+    """Lower and upper end; NaN for a method that gives none."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[Cubes]) -> Cubes:
+        """All cubes of all parts."""
+        ends = [part.interval for part in parts]
+        interval = None
+        if None not in ends:
+            lower, upper = (torch.cat(end) for end in zip(*ends, strict=True))
+            interval = lower, upper
+        return cls(torch.cat([part.values for part in parts]), interval)
+
+    def __getitem__(self, chosen: Tensor) -> Cubes:
+        interval = None
+        if self.interval is not None:
+            interval = self.interval[0][chosen], self.interval[1][chosen]
+        return Cubes(self.values[chosen], interval)
+
+
+Given = TypeVar("Given")
 Reconstruct = Callable[[Tensor, Tensor, CASSI], Tensor]
 """`(measurement (B, H, L), mask (1, 1|C, H, W), camera) → cube (B, C, H, W)`."""
 
@@ -73,10 +103,33 @@ class Ready:
 
     def __call__(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
         """`measurement (B, H, L)`, `mask (1, 1|C, H, W)` → cubes `(B, C, H, W)`."""
-        aligner = as_aligner(self.method)
-        if self._default is not None:
-            aligner = self._default.aligner(camera)
+        aligner = self._aligner(camera)
         return deliver_batch(self.method, aligner, measurement, mask, camera, self.options)
+
+    def plain(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Cubes:
+        """The same as `Cubes`."""
+        return Cubes(self(measurement, mask, camera))
+
+    def with_interval(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Cubes:
+        """The same cubes with their intervals, one snapshot at a time."""
+        found: dict[str, list[Tensor]] = {"values": [], "lower": [], "upper": []}
+        for snapshot in prepare(measurement, mask, camera, self.options).snapshots():
+            ready = aligned(snapshot, self.method, self._aligner(camera), self.options)
+            made = self.method(ready.snapshot, self.options)
+            made = straightened(made, ready.pose, camera)
+            nothing = np.full_like(made.values, np.nan)
+            for name, listed in found.items():
+                part = getattr(made, name)
+                listed.append(torch.from_numpy(nothing if part is None else part))
+        values, lower, upper = (
+            torch.stack(listed).to(measurement.device) for listed in found.values()
+        )
+        return Cubes(values, (lower, upper))
+
+    def _aligner(self, camera: CASSI) -> Aligner | None:
+        if self._default is not None:
+            return self._default.aligner(camera)
+        return as_aligner(self.method)
 
 
 class Bench:
@@ -86,6 +139,7 @@ class Bench:
         self.work = work
         self.device = device
         self._cubes = torch.from_numpy(work.scenes.values).to(device)
+        self._needs_interval = any(METRICS[name].of_interval for name in work.metrics)
         self._ready: dict[str, Ready] = {}
         self._warm: set[str] = set()
 
@@ -135,9 +189,10 @@ class Bench:
 
     def _reconstruct(
         self, cell: Cell, measurement: Tensor, mask: Tensor, names: tuple[str, ...]
-    ) -> tuple[Tensor, float, dict[str, str]]:
-        """Cubes `(B, C, H, W)` with NaN where there is none, seconds, and reasons by scene."""
-        method = self.ready(cell.model)
+    ) -> tuple[Cubes, float, dict[str, str]]:
+        """Cubes with NaN where there is none, seconds, and reasons by scene."""
+        ready = self.ready(cell.model)
+        method = ready.with_interval if self._needs_interval else ready.plain
         camera = self.work.camera
         try:
             if self.device.type == "cuda" and cell.model not in self._warm:
@@ -151,14 +206,18 @@ class Bench:
                 f"{cell.model} on {len(names)} scenes at once does not fit into the memory of "
                 f"{self.device}. Use a smaller --batch."
             ) from error
-        check_cubes(estimate, measurement, camera, cell.model)
-        finite = torch.isfinite(estimate).flatten(1).all(1).tolist()
+        check_cubes(estimate.values, measurement, camera, cell.model)
+        finite = torch.isfinite(estimate.values).flatten(1).all(1).tolist()
         bad = [name for name, good in zip(names, finite, strict=True) if not good]
         return estimate, seconds, dict.fromkeys(bad, "the cube holds NaN or infinite values")
 
     def _one_by_one(
-        self, method: Reconstruct, measurement: Tensor, mask: Tensor, names: tuple[str, ...]
-    ) -> tuple[Tensor, float, dict[str, str]]:
+        self,
+        method: Callable[[Tensor, Tensor, CASSI], Cubes],
+        measurement: Tensor,
+        mask: Tensor,
+        names: tuple[str, ...],
+    ) -> tuple[Cubes, float, dict[str, str]]:
         """A solver stopped at one scene of the batch: find out which, keep the others."""
         estimates, total, reasons = [], 0.0, {}
         size = self._cubes.shape[1:]
@@ -166,26 +225,24 @@ class Bench:
             try:
                 estimate, seconds = timed_call(method, single, mask, self.work.camera)
             except DivergedError as error:
-                estimate, seconds = single.new_full((1, *size), math.nan), 0.0
+                nothing, seconds = single.new_full((1, *size), math.nan), 0.0
+                estimate = Cubes(nothing, (nothing, nothing) if self._needs_interval else None)
                 reasons[name] = str(error)
             estimates.append(estimate)
             total += seconds
-        return torch.cat(estimates), total, reasons
+        return Cubes.joined(estimates), total, reasons
 
-    def _score(self, estimate: Tensor, truth: Tensor) -> dict[str, list[float]]:
+    def _score(self, estimate: Cubes, truth: Tensor) -> dict[str, list[float]]:
         """Values by metric and scene; NaN where the cube is not finite."""
-        good = torch.isfinite(estimate).flatten(1).all(1)
+        good = torch.isfinite(estimate.values).flatten(1).all(1)
         found = {name: [math.nan] * len(truth) for name in self.work.metrics}
         indices = good.nonzero()[:, 0].tolist()
         if not indices:
             return found
-        whole = len(indices) == len(truth)
+        if len(indices) < len(truth):
+            estimate, truth = estimate[good], truth[good]
         with exact_convolutions():
-            scores = score(
-                estimate if whole else estimate[good],
-                truth if whole else truth[good],
-                self.work.metrics,
-            )
+            scores = score(estimate.values, truth, self.work.metrics, estimate.interval)
         # One transfer for all metrics: a GPU waits for each number that is read by itself.
         listed = torch.stack([scores[name].double() for name in self.work.metrics]).tolist()
         for name, column in zip(self.work.metrics, listed, strict=True):
@@ -195,8 +252,11 @@ class Bench:
 
 
 def timed_call(
-    method: Reconstruct, measurement: Tensor, mask: Tensor, camera: CASSI
-) -> tuple[Tensor, float]:
+    method: Callable[[Tensor, Tensor, CASSI], Given],
+    measurement: Tensor,
+    mask: Tensor,
+    camera: CASSI,
+) -> tuple[Given, float]:
     """The cubes, and the seconds they took with the device's queue drained before and after."""
     synchronise(measurement.device)
     started = time.perf_counter()

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prismask.errors import DataMissingError, FormatError, MissingPartError
-from prismask.evaluation.run.cells import CellResult
-from prismask.evaluation.run.journal import Journal
+from prismask.evaluation.run.cells import CellResult, Journal
 from prismask.evaluation.run.plan import Condition, Plan
 from prismask.scenes.atomic import write_beside
 
@@ -40,7 +39,7 @@ _NUMBERS: dict[str, Any] = {
     "trial": int, "trials": int, "failed": int, "value": float, "seconds": float, "size": float,
     "mean": float, "std": float, "standard_error": float, "low": float, "high": float,
 }  # fmt: skip
-AGAIN = "Give the run's command again with `--resume`: it writes its tables anew."
+AGAIN = "Give the run's command again with `--resume`: it writes its tables again."
 
 Row = tuple[Any, ...]
 

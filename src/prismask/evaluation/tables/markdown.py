@@ -1,4 +1,4 @@
-"""A run in Markdown: every number beside its convention, its spread and what to mind about it.
+"""A run in Markdown: every number beside its convention, its spread and what limits it.
 
 `evaluation_text` is the summary.md of an evaluation, `stress_text` that of a stress test; both
 are made from the finished record (`run.json`) and the summary.
@@ -28,17 +28,17 @@ from prismask.evaluation.tables.summaries import AVERAGE, Summary
 
 KAIST_NOTE = (
     "KAIST scenes: nine of the ten brightness maxima are estimates, about ±3 %. Metrics with a "
-    "fixed scale, marked ‡, can be off by about 0.26 dB (RMSE by 3 %) a scene; PSNR paper and the "
-    "comparison of methods hardly feel it."
+    "fixed scale, marked ‡, can be off by about 0.26 dB (RMSE by 3 %) per scene; PSNR paper and "
+    "the comparison of methods are hardly affected."
 )
 MEANING = (
-    "mean ± standard deviation over trials (standard error); on average over scenes the deviation "
-    "is that of the per-trial means"
+    "mean ± standard deviation over trials (standard error); for the average over scenes the "
+    "deviation is that of the per-trial means"
 )
 PAIRED_MEANING = (
     "Difference trial by trial on identical measurements, 95 % interval by Student's t. It assumes "
-    "independent draws of masks; it speaks about masks of this group and these scenes, not about "
-    "other instruments."
+    "independent draws of masks; it holds for masks of this group and these scenes, not for other "
+    "instruments."
 )
 LISTED_FAILURES = 20
 """Failures that a summary names one by one."""
@@ -75,12 +75,12 @@ def evaluation_text(record: Record, summary: Summary) -> str:
     scores = ScoreTable.of(summary)
     parts = [
         f"# Evaluation: {record['protocol']}",
-        f"{len(record['scenes'])} scenes of {bands}×{height}×{width}, seed {record['seed']}, "
-        f"measurement noise {record['noise']:g}. Numbers are {MEANING}.",
+        f"{_counted(len(record['scenes']), 'scene')} of {bands}×{height}×{width}, "
+        f"seed {record['seed']}, measurement noise {record['noise']:g}. Numbers are {MEANING}.",
     ]
     for name in record["groups"]:
         parts += _group_parts(record, summary, scores, name)
-    parts += ["## Models", model_grid(record), *_to_mind(record, summary)]
+    parts += ["## Models", model_grid(record), *_notes(record, summary)]
     conventions = [f"- {metric_title(m)}: {METRICS[m].convention}" for m in record["metrics"]]
     parts += ["## Conventions", "\n".join(conventions)]
     return "\n\n".join(parts) + "\n"
@@ -106,7 +106,7 @@ def stress_text(record: Record, summary: Summary) -> str:
         if tables:
             title = f"## {group['text']}, {_counted(record['trials'][name], 'trial')}"
             parts += [title, *verdicts(record, name), *tables]
-    parts += _to_mind(record, summary)
+    parts += _notes(record, summary)
     return "\n\n".join(parts) + "\n"
 
 
@@ -170,7 +170,7 @@ def _is_network(facts: Mapping[str, Any]) -> bool:
     return bool(facts.get("network", facts["kind"] in ("weights", "untrained")))
 
 
-def _to_mind(record: Record, summary: Summary) -> list[str]:
+def _notes(record: Record, summary: Summary) -> list[str]:
     """A section with everything a reader of the scores should know."""
     lines = []
     if summary.failed:
@@ -189,7 +189,7 @@ def _to_mind(record: Record, summary: Summary) -> list[str]:
     if marked_metrics(record):
         lines.append(KAIST_NOTE)
     lines += record["remarks"]
-    return ["## To mind", "\n".join(f"- {line}" for line in lines)] if lines else []
+    return ["## Notes", "\n".join(f"- {line}" for line in lines)] if lines else []
 
 
 def _counted(count: int, noun: str) -> str:

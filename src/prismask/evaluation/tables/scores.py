@@ -39,8 +39,8 @@ def metric_title(name: str, marked: bool = False) -> str:
     """`PSNR paper [dB] ↑`: label, unit, direction."""
     metric = METRICS[name]
     unit = f" [{metric.unit}]" if metric.unit else ""
-    arrow = "↑" if metric.higher_is_better else "↓"
-    return f"{metric.label}{unit} {arrow}{' ‡' if marked else ''}"
+    arrow = {True: " ↑", False: " ↓", None: ""}[metric.higher_is_better]
+    return f"{metric.label}{unit}{arrow}{' ‡' if marked else ''}"
 
 
 def headline_metrics(metrics: Sequence[str]) -> list[str]:
@@ -115,7 +115,7 @@ class ScoreTable:
     ) -> str:
         """`33.02 ± 0.11 (0.011) [2 of 100 failed]`."""
         row = self.find(model, group, metric, scene, condition)
-        if row is None:
+        if row is None or (METRICS[metric].of_interval and not row["trials"]):
             return "–"
         error = row["standard_error"] if with_error else None
         failed = row["failed"]

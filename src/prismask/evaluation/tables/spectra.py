@@ -11,7 +11,7 @@ from prismask.evaluation.protocol.spectra import METRICS, feature_title
 from prismask.evaluation.run.cells import CellResult
 from prismask.evaluation.tables.files import Row, write_parquet, write_table
 from prismask.evaluation.tables.markdown import grid
-from prismask.evaluation.tables.statistics import Moments
+from prismask.evaluation.tables.summaries import Moments
 from prismask.scenes.atomic import write_beside
 
 SCORE_COLUMNS = (

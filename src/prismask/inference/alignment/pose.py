@@ -95,6 +95,11 @@ class MaskPose:
         """All fields in their order."""
         return astuple(self)
 
+    @property
+    def position(self) -> MaskPose:
+        """Where the mask lies and bands land, alone: what a map that goes with the mask follows."""
+        return MaskPose(**{name: getattr(self, name) for name in (*POSITION, *DISPERSION)})
+
     def some(self, names: Sequence[str]) -> tuple[float, ...]:
         """The fields `names`."""
         return tuple(getattr(self, name) for name in names)

@@ -61,10 +61,16 @@ class Probe:
 
 
 def probe_mask(
-    engine: Engine, signal: Tensor, mask: Tensor, camera: CASSI, noise_std: float | None = None
+    engine: Engine,
+    signal: Tensor,
+    mask: Tensor,
+    camera: CASSI,
+    noise_std: float | None = None,
+    mask_std: Tensor | None = None,
 ) -> Probe | None:
     """Try other poses of `mask (1, 1|C, H, W)` behind `signal (H, L)`, in the network's units.
 
+    mask_std: how far it may be wrong besides, where that was told.
     None: too small, or too dark, to tell.
     """
     if min(mask.shape[-2:]) < SMALLEST or not float(signal.abs().max()) > 0:
@@ -74,6 +80,7 @@ def probe_mask(
     near = slice(max(0, lines.start - MARGIN), lines.stop + MARGIN)
     inside = slice(lines.start - near.start, lines.stop - near.start)
     seen, around = cut(signal, near, camera), cut(mask, near, camera)
-    search = Search(engine, seen, around, camera, noise_std, [inside], RunCounter())
+    told = None if mask_std is None else cut(mask_std, near, camera)
+    search = Search(engine, seen, around, camera, noise_std, [inside], RunCounter(), told)
     least = min(search.residual(pose) for pose in TRIES)
     return Probe(1 - least / max(search.residual(MaskPose()), 1e-12))

@@ -25,11 +25,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
 from prismask.inference.alignment.pose import BLUR, DISPERSION, FIELDS, POSITION, TONES, MaskPose
@@ -109,16 +109,18 @@ def align_mask(
     camera: CASSI,
     noise_std: float | None = None,
     progress: Progress | None = None,
+    mask_std: Tensor | None = None,
 ) -> Alignment:
     """Find the pose of `mask (1, 1|C, H, W)` behind `signal (H, L)`, both in the network's units.
 
+    mask_std: how far the mask may be wrong besides, where that was told.
     progress: called after each run of the network with how many were made, of how many at most.
     """
     size = (mask.shape[-2], mask.shape[-1])
     count = RunCounter(progress, RUNS)
 
     def search(pieces: list[slice]) -> Search:
-        return Search(engine, signal, mask, camera, noise_std, pieces, count)
+        return Search(engine, signal, mask, camera, noise_std, pieces, count, mask_std)
 
     pieces = pieces_of(size, camera)
     part = whole = search(pieces)
@@ -178,7 +180,12 @@ class RunCounter:
 
 
 class Search:
-    """Residuals and gradients of one snapshot, in some pieces of it."""
+    """Residuals and gradients of one snapshot, in some pieces of it.
+
+    A network that is told how far masks may be wrong, and lets its cube explain the snapshot as far
+    as it is sure of the mask, would explain it with every mask. It is told that the mask of each
+    pose is right, but for what people state, and its cube is taken before the last step.
+    """
 
     def __init__(
         self,
@@ -189,12 +196,15 @@ class Search:
         noise_std: float | None,
         pieces: list[slice],
         count: RunCounter,
+        mask_std: Tensor | None = None,
     ) -> None:
         self.engine, self.camera, self.mask, self.count = engine, camera, mask, count
         self.pieces = pieces
         self.seen = [cut(signal, piece, camera)[None].to(engine.device) for piece in self.pieces]
         self.energy = sum(float(seen.double().square().sum()) for seen in self.seen) or 1.0
         self.noise = None if noise_std is None else torch.tensor([noise_std], device=engine.device)
+        spread = torch.zeros_like(mask[:, :1]) if mask_std is None else mask_std
+        self.spreads = [self._strip(spread, piece) for piece in self.pieces]
 
     @cached_property
     def exact(self) -> Reconstructor:
@@ -204,9 +214,11 @@ class Search:
     def residual(self, pose: MaskPose) -> float:
         """‖r‖ / ‖y‖ with the mask in `pose`."""
         energy, moved = 0.0, pose.moved(self.mask)
-        for seen, piece in zip(self.seen, self.pieces, strict=True):
+        for seen, piece, spread in zip(self.seen, self.pieces, self.spreads, strict=True):
             code = pose.by_band(self._strip(moved, piece), self.camera).clamp(0, 1)
-            cube = self.engine.network.once(seen, code, self.camera, self.noise)
+            cube = self.engine.network.before_projection(
+                seen, code, self.camera, self.noise, spread
+            )
             energy += float((seen - self.camera.forward(cube, code)).double().square().sum())
         self.count(1)
         return math.sqrt(energy / self.energy)
@@ -226,6 +238,9 @@ class Search:
         enough: share by which two steps together have to lower the residual for a third.
         most: gradients, each about four times the work of a residual.
         """
+        # Here, because only a search needs it and every reconstruction would wait for it.
+        from scipy.optimize import minimize
+
         chosen = [FIELDS.index(name) for name in free]
         visited: dict[MaskPose, float] = {}
         course: list[float] = []
@@ -242,7 +257,7 @@ class Search:
             visited[pose] = level
             return level, by_number[chosen]
 
-        def stop_in_time(intermediate_result: OptimizeResult) -> None:
+        def stop_in_time(intermediate_result: Any) -> None:
             course.append(float(intermediate_result.fun))
             if len(course) > 2 and course[-3] - course[-1] < enough:
                 raise StopIteration
@@ -264,7 +279,7 @@ class Search:
         """log (‖r‖ / ‖y‖) and its derivative by each field of the pose."""
         energy, by_number = 0.0, np.zeros(len(FIELDS))
         moved, by_position, by_value = pose.derivatives(self.mask)
-        for seen, piece in zip(self.seen, self.pieces, strict=True):
+        for seen, piece, spread in zip(self.seen, self.pieces, self.spreads, strict=True):
             strip = self._strip(moved, piece)
             positions, values = (
                 [pose.by_band(self._strip(change, piece), self.camera) for change in changes]
@@ -277,7 +292,7 @@ class Search:
             with torch.enable_grad():
                 code = here.clamp(0, 1)
                 shown = self.exact.posterior.mean(code)
-                cube = self.exact.reconstruct(seen, shown, self.camera, self.noise)
+                cube = self.exact.before_projection(seen, shown, self.camera, self.noise, spread)
                 left = (seen - self.camera.forward(cube, code)).square().sum()
             (by_mask,) = torch.autograd.grad(left, here)
             energy += float(left.detach())

@@ -79,7 +79,7 @@ class BandAdapter:
     ) -> BandAdapter:
         """The adapter from `camera` to a network built for `bands` bands, `trained` behind one."""
         here = band_positions(camera)
-        there = _nearest_bend(here, _trained_positions(bands, trained), variation.bend)
+        there = nearest_bend(here, _trained_positions(bands, trained), variation.bend)
         if bands == camera.bands and float(np.abs(here - there).max()) <= SAME_SPACING:
             return cls(camera, camera, trained, variation)
         offsets = np.interp(there, here, camera.offsets)
@@ -88,7 +88,10 @@ class BandAdapter:
 
     @classmethod
     def for_record(cls, camera: CASSI, record: dict[str, Any]) -> BandAdapter:
-        """The adapter from `camera` to the network that a weights record describes."""
+        """The adapter from `camera` to the network of its own bands that a record describes.
+
+        See `camera_match.as_it_is.adapter_for` for any network.
+        """
         trained = trained_camera(record) if "step_px" in record else None
         return cls.between(camera, int(record["bands"]), trained, trained_variation(record))
 
@@ -183,6 +186,14 @@ class BandAdapter:
         here, there = _landings(self.camera), _landings(self.trained)
         return float(np.abs(here - there).max()) > SAME_CAMERA_PX
 
+    def why_not(self, network: str) -> str:
+        """Why the network called `network` is not taken by default."""
+        off = f"dispersion is {self.dispersion_mismatch:.2g} times off"
+        if self.is_of_other_design:
+            count = {"single": "one disperser", "dual": "two dispersers"}[self.camera.design]
+            off = f"design, with {count}, is not"
+        return f"this camera's {off} what the network {network} was trained for"
+
     def mask(self, mask: Tensor) -> Tensor:
         """A mask `(B|1, 1|C, H, W)` for the shown camera; one plane for all bands stays as is."""
         mask = as_mask_batch(mask)
@@ -220,7 +231,7 @@ def _trained_positions(bands: int, trained: CASSI | None) -> NDArray[np.float64]
     return band_positions(trained)
 
 
-def _nearest_bend(
+def nearest_bend(
     here: NDArray[np.float64], there: NDArray[np.float64], most: float
 ) -> NDArray[np.float64]:
     """The positions `there` of the training, bent as it knows, nearest to a camera's, `here`."""

@@ -23,7 +23,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.interpolate import make_interp_spline
 from torch import Tensor
 
 from prismask.inference.alignment.pose import MaskPose
@@ -194,6 +193,8 @@ class View:
     """`(1, 1|C, H, W)`."""
     noise_std: Tensor
     """In the units of `signal`, `(B,)`."""
+    mask_std: Tensor | None = None
+    """How far the mask may be wrong, `(1, 1|C, H, W)`; None where nobody knows."""
 
     @classmethod
     def of(
@@ -204,10 +205,12 @@ class View:
         noise_std: Tensor,
         gain: Tensor,
         adapter: BandAdapter,
+        mask_std: Tensor | None = None,
     ) -> View:
         """Snapshots `(B, H, L)` through one `mask (1, 1|C, H, W)` for the network of `adapter`.
 
         noise_std, gain: `(B,)`, of every snapshot.
+        mask_std: of the mask, `(1, 1|C, H, W)`, for networks that see bands and pixels as they are.
         """
         factor = (gain.double() * adapter.gain).float()
         turn = Turn.towards(camera, adapter.trained_step)
@@ -216,7 +219,8 @@ class View:
         columns = shown.scene_size((seen.shape[-2], seen.shape[-1]))[1]
         stretch = Stretch.by(adapter.stretch, shown, columns)
         seen, noise = stretch.signal(seen * factor[:, None, None], noise_std * factor)
-        return cls(adapter, turn, stretch, gain, seen, stretch.mask(code), noise)
+        told = None if mask_std is None else turn.there(mask_std)
+        return cls(adapter, turn, stretch, gain, seen, stretch.mask(code), noise, told)
 
     @property
     def camera(self) -> CASSI:
@@ -250,5 +254,7 @@ def _spline(length: int, at: NDArray[np.float64], degree: int) -> NDArray[np.flo
     degree = min(degree, length - 1)
     if degree < 1:
         return np.ones((len(at), 1))
+    from scipy.interpolate import make_interp_spline
+
     spline = make_interp_spline(np.arange(length), np.eye(length), k=degree)
     return np.asarray(spline(np.clip(at, 0, length - 1)))

@@ -120,7 +120,8 @@ class Engine:
             masks = mean_mask(self._fast.model.posterior, mask)
         noise = self._noise(measurement, mask, camera, noise_std)
         told = self._told(mask, mask_std)
-        network = self._network(measurement, masks[:1].to(self.device), camera, noise_std, noise)
+        first = masks[:1].to(self.device)
+        network = self._network(measurement, first, camera, noise_std, noise, told)
         passes = Passes(
             network, camera, sampled=samples > 0, levels=levels, noise=noise, mask_std=told
         )
@@ -209,13 +210,14 @@ class Engine:
         camera: CASSI,
         noise_std: float | None,
         noise: Tensor | None,
+        mask_std: Tensor | None,
     ) -> FastReconstructor:
         """The half-precision network, unless what it changes would show above the noise."""
         if self.precision != "auto" or self._fast.dtype == torch.float32 or noise_std is None:
             return self._fast
         if self._exact is None:
             self._exact = FastReconstructor(self.model, self.device, "float32")
-        error = half_error(self._fast, self._exact, measurement, mask, camera, noise)
+        error = half_error(self._fast, self._exact, measurement, mask, camera, noise, mask_std)
         return self._fast if error <= noise_std else self._exact
 
 

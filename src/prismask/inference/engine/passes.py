@@ -115,13 +115,14 @@ def half_error(
     mask: Tensor,
     camera: CASSI,
     noise: Tensor | None = None,
+    mask_std: Tensor | None = None,
 ) -> float:
     """What half precision changes in the re-projected snapshot, rms, on a piece of the middle."""
     size = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
     tile = _probe(size, camera, exact.model.can_tile_backbone)
     results = []
     for network in (fast, exact):
-        passes = Passes(network, camera, noise=noise)
+        passes = Passes(network, camera, noise=noise, mask_std=mask_std)
         results.append(passes.run(passes.strip(measurement, mask, tile), tile)[0])
     piece = (tile.rows.last - tile.rows.first, tile.columns.last - tile.columns.first)
     height, width = camera.mask_size(piece)

@@ -13,7 +13,6 @@ right mask was found inconsistent is stored beside it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -31,6 +30,7 @@ from prismask.inference.intervals.class_fit import (
     with_class,
     with_unit_interval,
 )
+from prismask.inference.intervals.faults import BLURS, KINDS, SHIFTS, SPREADS, draw_fault
 from prismask.inference.intervals.fit import noisy
 from prismask.inference.intervals.model import INCONSISTENT_MASKS, Interval
 from prismask.inference.reconstruct import Reconstruction
@@ -38,27 +38,6 @@ from prismask.models.trained import trained_camera
 from prismask.optics.camera import CASSI
 from prismask.progress import Progress
 from prismask.scenes.records import Cube
-
-KINDS = 3
-SHIFTS, BLURS, SPREADS = (0.25, 1.25), (0.3, 1.0), (0.1, 0.6)
-"""Least and most of what is wrong, in pixels: how far the mask is shifted, the standard deviation
-of its blur, and how far the ends of the spectrum lie beside where they were calibrated."""
-
-
-def draw_fault(number: int, generator: torch.Generator) -> MaskPose:
-    """What is wrong with a mask: of `KINDS` in turn."""
-
-    def between(least: float, most: float) -> float:
-        return least + (most - least) * float(torch.rand((), generator=generator))
-
-    kind = number % KINDS
-    if kind == 0:
-        away, angle = between(*SHIFTS), between(0, 2 * math.pi)
-        return MaskPose(down=away * math.sin(angle), right=away * math.cos(angle))
-    if kind == 1:
-        return MaskPose(blur=between(*BLURS) ** 2)
-    sign = 1 if between(-1, 1) > 0 else -1
-    return MaskPose(spread=sign * between(*SPREADS))
 
 
 @torch.inference_mode()

@@ -172,7 +172,7 @@ def _drawn(
             return camera
     raise ConfigError(
         f"a network of {trained.bands} bands leaves no other camera to fit an interval for: "
-        "give --cameras 0."
+        "give --other 0."
     )
 
 

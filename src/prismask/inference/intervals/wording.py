@@ -6,6 +6,7 @@ from prismask.checks import two_digits
 from prismask.inference.alignment.probe import Probe
 from prismask.inference.camera_match.bands import BandAdapter
 from prismask.inference.findings import Finding
+from prismask.inference.intervals.learned import LearnedInterval
 from prismask.inference.intervals.model import INCONSISTENT_MASKS, OTHER_CAMERAS, Interval
 from prismask.inference.options import Options
 
@@ -17,9 +18,14 @@ def classes_of(adapter: BandAdapter, probe: Probe | None) -> list[str]:
     return other + inconsistent
 
 
-def calibration_words(adapter: BandAdapter, interval: Interval, probe: Probe | None) -> str:
+Fitted = Interval | LearnedInterval
+
+
+def calibration_words(adapter: BandAdapter, interval: Fitted, probe: Probe | None) -> str:
     """What an interval was fitted on, and what that has to do with this snapshot."""
     own = f"{interval.about.get('scenes')} scenes"
+    if isinstance(interval, LearnedInterval):
+        return _learned_words(adapter, interval, probe)
     if probe is not None and probe.is_inconsistent:
         about = interval.classes[INCONSISTENT_MASKS].about
         return f"{about.get('scenes')} scenes whose masks were not as calibrated"
@@ -32,13 +38,26 @@ def calibration_words(adapter: BandAdapter, interval: Interval, probe: Probe | N
     return text if adapter.is_within_reach else f"{text}, none with such a dispersion mismatch"
 
 
-def interval_findings(adapter: BandAdapter, interval: Interval | None) -> list[Finding]:
+def _learned_words(adapter: BandAdapter, interval: LearnedInterval, probe: Probe | None) -> str:
+    about = interval.about
+    text = f"{about.get('snapshots')} snapshots of {about.get('scenes')} scenes"
+    if probe is not None and probe.is_inconsistent:
+        return f"{text}, among them masks that were not as calibrated"
+    if not adapter.is_other_camera:
+        return text
+    if OTHER_CAMERAS not in interval.classes:
+        return f"{text} behind the training's camera, not this one"
+    text = f"{text}, among them {about.get('cameras')} other cameras"
+    return text if adapter.is_within_reach else f"{text}, none with such a dispersion mismatch"
+
+
+def interval_findings(adapter: BandAdapter, interval: Fitted | None) -> list[Finding]:
     """A remark where the interval was not made for the camera."""
     if interval is None or OTHER_CAMERAS in interval.classes or not adapter.is_other_camera:
         return []
     text = (
         "the interval was fitted behind the camera of the network's training, which is not this "
-        "one: expect it to be too narrow. `prismask calibrate --keep` fits it for others."
+        "one: expect it to be too narrow. `prismask calibrate` fits it for others."
     )
     return [Finding("note", text)]
 

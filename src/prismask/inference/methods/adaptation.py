@@ -26,8 +26,9 @@ from torch import Tensor
 from prismask.inference.engine.frame import Engine
 from prismask.inference.engine.tiling import project
 from prismask.inference.findings import Finding
-from prismask.models.inputs import Noise
+from prismask.models.inputs import UNKNOWN, Noise
 from prismask.models.network import Reconstructor
+from prismask.models.posterior import perturb
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seeded
 from prismask.progress import Progress
@@ -71,29 +72,33 @@ def adapt(
     seed: int = 0,
     device: torch.device | None = None,
     progress: Progress | None = None,
+    mask_std: Tensor | None = None,
 ) -> Adapted:
     """A copy of `model` that went on learning from its own `cube (C, H, W)` for some steps.
 
     mask: the one the snapshot was taken through, `(1, 1|C, H, W)`.
     noise_std: of the snapshot; pieces get the same, and networks that take it as an input know it.
+    mask_std: how far the mask may be wrong, of its shape or one plane: pieces are taken through a
+        mask that differs by as much, and the network is told; None: nobody knows.
     """
     device = device or torch.device("cpu")
     learner = copy.deepcopy(model).to(device).eval().requires_grad_(False)
     backbone = learner.backbone.requires_grad_(True)
     optimiser = torch.optim.Adam(backbone.parameters(), lr=RATE, betas=(0.9, 0.99))
-    pieces = _pieces(cube.clamp_min(0).to(device), mask.to(device), camera, noise_std, seed)
+    told = None if mask_std is None else mask_std.to(device)
+    pieces = _pieces(cube.clamp_min(0).to(device), mask.to(device), camera, noise_std, seed, told)
     noise: Noise = torch.full((PIECES,), noise_std, device=device)
     losses = []
     for step in range(steps):
         for group in optimiser.param_groups:
             group["lr"] = RATE * min(1.0, (step + 1) / RISE) * (1 - step / steps)
-        truth, code, snapshot = next(pieces)
+        truth, code, snapshot, spread = next(pieces)
         shown = learner.posterior.mean(code)
         with (
             torch.enable_grad(),
             torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"),
         ):
-            estimate = learner.reconstruct(snapshot, shown, camera, noise)
+            estimate = learner.reconstruct(snapshot, shown, camera, noise, spread)
             error = (estimate.float() - truth).square().mean((1, 2, 3))
             loss = (error + TINY).sqrt().mean()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -126,16 +131,17 @@ def learn(
     steps: int,
     seed: int,
     progress: Progress | None,
+    mask_std: Tensor | None = None,
 ) -> Learned:
     """The network after it has learned the scene, unless that made its cube explain less."""
 
     def cube_of(one: Engine) -> Tensor:
-        return one.run(signal, mask, camera, noise_std=noise_std).values
+        return one.run(signal, mask, camera, noise_std=noise_std, mask_std=mask_std).values
 
     first = cube_of(engine)
     taught = adapt(
         engine.model, first, mask, camera, noise_std=noise_std, steps=steps, seed=seed,
-        device=engine.device, progress=progress,
+        device=engine.device, progress=progress, mask_std=mask_std,
     )  # fmt: skip
     changed = engine.with_model(taught.model)
     before, after = (
@@ -158,12 +164,19 @@ def learn(
 
 
 def _pieces(
-    cube: Tensor, mask: Tensor, camera: CASSI, noise_std: float, seed: int
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Endless pieces of the scene, each with a piece of the mask and its snapshot."""
+    cube: Tensor,
+    mask: Tensor,
+    camera: CASSI,
+    noise_std: float,
+    seed: int,
+    mask_std: Tensor | None = None,
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Endless pieces of the scene, each with a piece of the mask, a snapshot, the told spread."""
     numbers = seeded(seed)
     side = min(PIECE, *cube.shape[-2:])
     size, code_size = (side, side), camera.mask_size((side, side))
+    told = torch.full_like(mask[:, :1], UNKNOWN) if mask_std is None else mask_std
+    both, planes = torch.cat([mask, told], dim=1), mask.shape[1]
 
     def drawn(largest: int) -> int:
         return int(torch.randint(largest + 1, (), generator=numbers))
@@ -179,7 +192,12 @@ def _pieces(
     while True:
         truth = torch.stack([piece_with_contrast() for _ in range(PIECES)])
         truth = torch.rot90(truth.flip(-2) if drawn(1) else truth, drawn(3), (-2, -1))
-        code = piece(mask, *code_size)
-        snapshot = camera.forward(truth, code)
+        cut = piece(both, *code_size)
+        code, spread = cut[:, :planes], cut[:, planes:]
+        met = code
+        if bool((spread > 0).any()):
+            off = torch.randn(code.shape, generator=numbers).to(code)
+            met = perturb(code, spread.clamp_min(0), off)
+        snapshot = camera.forward(truth, met)
         noise = torch.randn(snapshot.shape, generator=numbers).to(snapshot.device)
-        yield truth, code, snapshot + noise_std * noise
+        yield truth, code, snapshot + noise_std * noise, spread

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import replace
 from typing import Any, cast
 
@@ -12,12 +14,17 @@ from torch import Tensor
 from prismask.errors import ConfigError
 from prismask.inference.alignment.probe import Probe, probe_mask
 from prismask.inference.alignment.search import Alignment, align_mask
-from prismask.inference.camera_match.bands import BandAdapter, band_findings, gain_findings
+from prismask.inference.camera_match.as_it_is import adapter_for, camera_findings
+from prismask.inference.camera_match.bands import BandAdapter, gain_findings
 from prismask.inference.camera_match.frames import View
 from prismask.inference.checks import TYPICAL_LEVEL, network_gain
 from prismask.inference.engine.frame import Engine, FrameEstimate
+from prismask.inference.findings import Finding
 from prismask.inference.inspection import Snapshot, prepare
+from prismask.inference.intervals.evidence import Evidence
+from prismask.inference.intervals.learned import LearnedInterval
 from prismask.inference.intervals.model import INCONSISTENT_MASKS, Interval, cube_features
+from prismask.inference.intervals.trust import TrustRule, Verdict
 from prismask.inference.intervals.wording import (
     calibration_words,
     classes_of,
@@ -37,17 +44,22 @@ from prismask.inference.options import DEFAULTS, Options
 from prismask.models.complexity import count_multiply_adds, count_parameters
 from prismask.models.mirror_ensemble import ensemble_size
 from prismask.models.network import Reconstructor
+from prismask.models.trained import knows_wrong_masks, serves_any_camera
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.progress import Progress
 from prismask.timings import part
 
 NETWORK = "network"
 """What cubes made by a network note as their method."""
+LEARNED = "learned"
+"""Where a record's `interval` has one whose widths are predicted (`intervals.learned`)."""
 
 
 def network_capabilities(network: Reconstructor) -> Capabilities:
     """What a network can do as a method."""
     found: set[Capability] = {"align", "adapt", "half"}
+    if network.wants_mask_std:
+        found |= {"uncertain_mask"}
     if network.posterior.is_random:
         found |= {"samples", "mask_std"}
     if network.record.get("interval"):
@@ -77,9 +89,22 @@ class NetworkMethod:
             "weights": self._hash,
             # The key of the first versions, whose finished cubes are still recognised.
             "ways": ensemble_size(self.record),
-            "interval": self.record.get("interval"),
+            "interval": self._interval_identity,
             **({"mask_checked": False} if unprobed else {}),
         }
+
+    @property
+    def _bands_text(self) -> str:
+        return "any bands" if serves_any_camera(self.record) else f"{self.engine.bands} bands"
+
+    @property
+    def _interval_identity(self) -> Any:
+        """What tells one fit from another: all of it, and of a learned one the hash."""
+        stored = self.record.get("interval")
+        if not stored or LEARNED not in stored:
+            return stored
+        text = json.dumps(stored, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def _hash(self) -> str:
@@ -97,16 +122,18 @@ class NetworkMethod:
 
     def adapter(self, camera: CASSI) -> BandAdapter:
         """How `camera` is shown to this network."""
-        return BandAdapter.for_record(camera, self.record)
+        return adapter_for(camera, self.record)
 
     def mask_std(self, mask: Tensor) -> Tensor:
         """How wrong each pixel of `mask (1, 1|C, H, W)` may be, of the same shape."""
         std: Tensor = self.engine.network.model.posterior.std(as_mask_batch(mask))
         return std
 
-    def interval(self, options: Options) -> Interval | None:
+    def interval(self, options: Options) -> Interval | LearnedInterval | None:
         """The interval that fits the options, if one is stored with the weights."""
         stored = self.record.get("interval") or {}
+        if LEARNED in stored:
+            return self._learned()
         kind = "sampled" if options.samples and "sampled" in stored else "single"
         if kind not in stored:
             return None
@@ -116,10 +143,23 @@ class NetworkMethod:
         source = self.engine.network.model.source
         return Interval.from_record(stored, self.engine.bands, source or "the weights")
 
+    def _learned(self) -> LearnedInterval:
+        source = self.engine.network.model.source
+        return LearnedInterval.from_record(
+            self.record["interval"][LEARNED], source or "the weights"
+        )
+
+    @property
+    def judges_itself(self) -> bool:
+        """Whether a rule of trust is stored with the weights."""
+        return "trust" in (self.record.get("interval") or {})
+
     @property
     def probes_masks(self) -> bool:
         """Whether some interval of the weights was fitted for inconsistent masks."""
         stored = self.record.get("interval") or {}
+        if LEARNED in stored:
+            return True
         kinds = [stored[kind] for kind in ("single", "sampled") if kind in stored]
         return any(INCONSISTENT_MASKS in self._read(kind).classes for kind in kinds)
 
@@ -143,23 +183,27 @@ class NetworkMethod:
         camera: CASSI,
         noise_std: Tensor,
         brightness: Tensor,
+        mask_std: Tensor | None = None,
     ) -> View:
         """Snapshots `(B, H, L)` as the network knows them; noise and brightness are `(B,)`."""
         typical = float(self.record.get("input_level", TYPICAL_LEVEL))
         gain = network_gain(brightness, typical)
-        return View.of(signal, mask, camera, noise_std, gain, self.adapter(camera))
+        told = mask_std if self.engine.model.wants_mask_std else None
+        return View.of(signal, mask, camera, noise_std, gain, self.adapter(camera), told)
 
     def view_of(self, snapshot: Snapshot) -> View:
         """One snapshot as the network knows them."""
         noise, level = (torch.tensor([x]) for x in (snapshot.noise_std, snapshot.brightness))
-        return self.view(snapshot.signal[None], snapshot.mask, snapshot.camera, noise, level)
+        signal, told = snapshot.signal[None], snapshot.mask_std
+        return self.view(signal, snapshot.mask, snapshot.camera, noise, level, told)
 
     def align(self, snapshot: Snapshot, progress: Progress | None = None) -> Alignment:
         """The pose in which the mask explains the snapshot best."""
         seen = self.view_of(snapshot)
         found = align_mask(
-            self.engine, seen.signal[0], seen.mask, seen.camera, float(seen.noise_std), progress
-        )
+            self.engine, seen.signal[0], seen.mask, seen.camera, float(seen.noise_std), progress,
+            seen.mask_std,
+        )  # fmt: skip
         return replace(found, pose=seen.pose_back(found.pose))
 
     def batch(
@@ -172,8 +216,10 @@ class NetworkMethod:
         chooses = engine.precision == "auto"  # by the noise
         with_noise = engine.wants_noise or chooses
         ready = prepare(measurement, mask, camera, options, with_noise=with_noise)
-        seen = self.view(ready.signal, ready.mask, camera, ready.noise_std, ready.brightness)
-        cubes = engine.cubes(seen.signal, seen.mask, seen.camera, seen.noise_std)
+        seen = self.view(
+            ready.signal, ready.mask, camera, ready.noise_std, ready.brightness, ready.mask_std
+        )
+        cubes = engine.cubes(seen.signal, seen.mask, seen.camera, seen.noise_std, seen.mask_std)
         return seen.back(cubes).to(measurement.device)
 
     def __call__(
@@ -183,6 +229,8 @@ class NetworkMethod:
         seen, interval = self.view_of(snapshot), self.interval(options)
         signal, noise = seen.signal[0], float(seen.noise_std)
         probe = None if snapshot.is_aligned else self._probe(seen, options, interval)
+        if isinstance(interval, Interval):
+            interval = _in_bands(interval, seen.camera.bands)
         if interval is not None:
             interval = interval.for_classes(classes_of(seen.adapter, probe))
         tails = ((1 - options.level) / 2, (1 + options.level) / 2)
@@ -190,7 +238,7 @@ class NetworkMethod:
         if options.adapt:
             learned = learn(
                 self.engine, signal, seen.mask, seen.camera, noise, options.adapt, options.seed,
-                progress,
+                progress, seen.mask_std,
             )  # fmt: skip
         with part("network"):
             made = learned.engine.run(
@@ -201,39 +249,90 @@ class NetworkMethod:
                 seed=options.seed,
                 levels=tails if options.samples and interval is None else None,
                 noise_std=noise,
+                mask_std=seen.mask_std,
                 progress=progress,
             )
-        if interval is not None:
+        if isinstance(interval, Interval):
             made = with_interval(made, interval, options.level, signal, seen.mask, seen.camera)
+        values, std, lower, upper = read_back(seen, made)
+        evidence, verdict = None, None
+        if isinstance(interval, LearnedInterval):
+            evidence = evidence_of(snapshot, seen, made, values, probe)
+            with part("interval"):
+                lower, upper = (e.numpy() for e in interval.ends(evidence, options.level))
+                verdict = self._verdict(evidence, interval, options.level, upper - lower)
         findings = (
             *probe_findings(probe, options),
             *gain_findings(float(seen.gain)),
-            *band_findings(seen.adapter),
+            *camera_findings(seen.adapter),
+            *self._spread_findings(seen),
             *interval_findings(seen.adapter, interval),
             *learned.findings,
         )
         attrs = {**self._attrs(options, seen, made, interval, probe), **learned.attrs}
-        return Estimate(*read_back(seen, made), attrs, findings)
+        return Estimate(values, std, lower, upper, attrs, findings, evidence, verdict)
+
+    def _verdict(
+        self, evidence: Evidence, interval: LearnedInterval, level: float, width: Array
+    ) -> Verdict | None:
+        """How far to trust the cube, where a rule for that is stored."""
+        stored = self.record["interval"].get("trust")
+        if stored is None:
+            return None
+        rule = TrustRule.from_record(stored, self.engine.network.model.source or "the weights")
+        mean = float(width.mean()) / evidence.level * interval.width_ratio(level)
+        return rule.verdict(evidence.facts, mean, evidence.probe_gain)
+
+    def evidence(self, snapshot: Snapshot, probed: bool, options: Options = DEFAULTS) -> Evidence:
+        """A single pass and all that is known about it without its truth, to fit an interval on.
+
+        probed: whether the mask is probed, which takes as long as the pass or longer.
+        """
+        seen = self.view_of(snapshot)
+        noise = float(seen.noise_std)
+        probe = None
+        if probed and not seen.adapter.is_other_camera:
+            probe = probe_mask(
+                self.engine, seen.signal[0], seen.mask, seen.camera, noise, seen.mask_std
+            )
+        made = self.engine.run(
+            seen.signal[0], seen.mask, seen.camera, noise_std=noise, mask_std=seen.mask_std
+        )
+        return evidence_of(snapshot, seen, made, read_back(seen, made)[0], probe)
+
+    def _spread_findings(self, seen: View) -> list[Finding]:
+        """A remark where it is told of errors that it has never met."""
+        if seen.mask_std is None or knows_wrong_masks(self.record):
+            return []
+        text = (
+            f"{self.name} was trained with right masks alone: mask_std changes how far its cube "
+            "has to explain the snapshot, and little else."
+        )
+        return [Finding("note", text)]
 
     @part("probe")
-    def _probe(self, seen: View, options: Options, interval: Interval | None) -> Probe | None:
+    def _probe(
+        self, seen: View, options: Options, interval: Interval | LearnedInterval | None
+    ) -> Probe | None:
         """Whether the snapshot agrees with its mask.
 
         None where nobody asks, and where it is not known what the answer is worth: for other
         weights, and behind other cameras, which networks see a little wrongly with any mask.
         """
-        fitted = interval is not None and INCONSISTENT_MASKS in interval.classes
+        learned = isinstance(interval, LearnedInterval)
+        fitted = interval is not None and (learned or INCONSISTENT_MASKS in interval.classes)
         if not (options.check_mask and fitted) or seen.adapter.is_other_camera:
             return None
         noise = float(seen.noise_std)
-        return probe_mask(self.engine, seen.signal[0], seen.mask, seen.camera, noise)
+        signal, told = seen.signal[0], seen.mask_std
+        return probe_mask(self.engine, signal, seen.mask, seen.camera, noise, told)
 
     def _attrs(
         self,
         options: Options,
         seen: View,
         made: FrameEstimate,
-        interval: Interval | None,
+        interval: Interval | LearnedInterval | None,
         probe: Probe | None,
     ) -> dict[str, Any]:
         attrs: dict[str, Any] = {
@@ -241,7 +340,7 @@ class NetworkMethod:
             "model": self.name,
             "weights_sha256": self._hash,
             "backbone": self.record["backbone"],
-            "method_options": f"{self.name} ({self.record['backbone']}, {self.engine.bands} bands)",
+            "method_options": f"{self.name} ({self.record['backbone']}, {self._bands_text})",
             "precision": made.precision,
             "network_gain": float(seen.gain),
         }
@@ -269,9 +368,38 @@ class NetworkMethod:
         return attrs
 
 
+def _in_bands(interval: Interval, bands: int) -> Interval:
+    """The interval for a camera of another band count over the same spectrum."""
+    known = len(interval.bands)
+    if known == bands:
+        return interval
+    at = (np.arange(bands) + 0.5) / bands
+    constants = np.interp(at, (np.arange(known) + 0.5) / known, interval.bands)
+    return replace(interval, bands=tuple(constants.tolist()))
+
+
 def as_network(method: Method) -> NetworkMethod | None:
     """The method, if it is a network of ours, whose posterior and members can be looked into."""
     return cast(NetworkMethod, method) if method.identity().get("method") == NETWORK else None
+
+
+def evidence_of(
+    snapshot: Snapshot, seen: View, made: FrameEstimate, values: Array, probe: Probe | None
+) -> Evidence:
+    """What is known about the cube `values (C, H, W)` of a snapshot."""
+    apart = made.disagreement
+    return Evidence(
+        torch.from_numpy(values),
+        snapshot.signal,
+        snapshot.mask,
+        snapshot.camera,
+        snapshot.noise_std,
+        snapshot.brightness,
+        None if apart is None else seen.back_distance(apart[None])[0],
+        None if probe is None else probe.gain,
+        seen.adapter.dispersion_mismatch,
+        seen.adapter.is_other_camera,
+    )
 
 
 @part("interval")

@@ -11,7 +11,7 @@ snapshots there and its cube back.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import numpy as np
 import torch
@@ -26,9 +26,15 @@ from prismask.inference.options import DEFAULTS, Options
 from prismask.optics.camera import CASSI
 from prismask.progress import Progress
 
+if TYPE_CHECKING:
+    from prismask.inference.intervals.evidence import Evidence
+    from prismask.inference.intervals.trust import Verdict
+
 Array = NDArray[np.float32]
 
-Capability = Literal["samples", "align", "adapt", "interval", "mask_std", "half"]
+Capability = Literal[
+    "samples", "align", "adapt", "interval", "mask_std", "uncertain_mask", "half"
+]  # fmt: skip
 """What a method may be able to do besides giving a cube.
 
 samples: draw masks from a posterior (`Options.samples`).
@@ -36,6 +42,7 @@ align: find the pose of a mask (`Aligner.align`).
 adapt: learn the scene before it gives its cube (`Options.adapt`).
 interval: give calibrated error bars.
 mask_std: say how wrong a mask may be.
+uncertain_mask: be told how wrong a mask may be (`Options.mask_std`).
 half: compute in half precision (`Options.precision`).
 """
 Capabilities = frozenset[Capability]
@@ -52,6 +59,10 @@ class Estimate:
     attrs: dict[str, Any] = field(default_factory=dict)
     """What the history should say."""
     findings: tuple[Finding, ...] = ()
+    evidence: Evidence | None = None
+    """What its interval was made from, where that is learned."""
+    verdict: Verdict | None = None
+    """How far to trust it, where its method has a rule for that."""
 
 
 class Method(Protocol):

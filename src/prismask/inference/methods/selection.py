@@ -1,20 +1,25 @@
 """Which method serves a camera: the one that was asked for, else weights that ship, else a solver.
 
-Of the weights that ship two are defaults. One is for the camera it was trained behind, the other
-learned behind many and serves where the camera is not that one. Where a camera is out of reach of
-both, a solver serves instead, and a finding says so.
+Of the weights that ship one is the default, for the cameras that it knows. Another may be there for
+those that it does not: it learned behind many and serves where the camera is not the first one's.
+Where a camera is out of reach of all, a solver serves instead, and a finding says so.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
+from prismask.checks import two_digits
 from prismask.errors import ConfigError
+from prismask.inference.camera_match.as_it_is import adapter_for
 from prismask.inference.camera_match.bands import BandAdapter
 from prismask.inference.findings import Finding
-from prismask.inference.methods.protocol import Aligner, Method, as_aligner
+from prismask.inference.intervals.evidence import REFERENCE
+from prismask.inference.methods.protocol import Aligner, Estimate, Method, as_aligner
 from prismask.inference.methods.registry import as_method, create_method
 from prismask.inference.options import Options
 from prismask.models.catalogue import Shipped, defaults, load_model
@@ -31,7 +36,7 @@ class Choice:
         self.options = options
         self.device = device
         self._ready: dict[str, Method] = {}
-        self._defaults = defaults()
+        self._defaults = able(defaults(), options)
         self._asked = self._asked_for(given)
         # What cannot work is refused before anything runs.
         (self._asked or self._shipped(self._defaults[0])).check(options)
@@ -50,21 +55,65 @@ class Choice:
         default = self._default(camera)
         return None if default is None else as_aligner(default)
 
+    def settle(self, made: Estimate, options: Options) -> Estimate:
+        """The estimate, or the quick solver's where that is expected to be clearly better.
+
+        Only where nobody has asked for a method. The ends are then those of the network's interval,
+        moved outwards where the solver's value lies beyond them.
+        """
+        verdict, evidence = made.verdict, made.evidence
+        if self._asked is not None or verdict is None or evidence is None:
+            return made
+        # What was learned from this very snapshot, or drawn, is what somebody wanted to see.
+        if not verdict.takes_solver or options.adapt or options.samples:
+            return made
+        values = evidence.reference.numpy()
+        lower = None if made.lower is None else np.minimum(made.lower, values)
+        upper = None if made.upper is None else np.maximum(made.upper, values)
+        name = made.attrs.get("model")
+        text = (
+            f"{REFERENCE} is used: of the snapshot the network {name} would leave "
+            f"{two_digits(100 * verdict.unexplained)} % unexplained beyond its noise, as it does "
+            f"with lines and narrow bands in the spectra, and {REFERENCE} was nearer the truth on "
+            f"such snapshots. Its interval is the network's, widened to hold the new values. Give "
+            f"--model {name} to use the network anyway."
+        )
+        attrs = {
+            **made.attrs,
+            "method": REFERENCE,
+            "method_options": f"{REFERENCE}, taken instead of {name}",
+        }
+        attrs.pop("model", None)
+        attrs["interval"] = f"{attrs['interval']}, for {name}; widened to hold {REFERENCE}'s values"
+        findings = (*made.findings, Finding("note", text))
+        return replace(
+            made, values=values, lower=lower, upper=upper, attrs=attrs, findings=findings
+        )
+
+    def may_take_solver(self, camera: CASSI) -> bool:
+        """Whether `settle` may change what the method of `camera` gives."""
+        known = getattr(self.for_camera(camera), "judges_itself", False)
+        return self._asked is None and bool(known)
+
     def findings(self, camera: CASSI) -> list[Finding]:
         """A remark where no default network serves `camera`."""
+        options = self.options
+        if options.method_options and options.method is None and self._defaults:
+            listed = " and ".join(name for name, _ in options.method_options)
+            text = (
+                f"{FALLBACK} is used, not a network: {listed} is for solvers. Without it the "
+                f"network reconstructs; --method {FALLBACK} says that a solver is meant."
+            )
+            return [Finding("note", text)]
         if self._asked is not None or not self._defaults or self._default(camera) is not None:
             return []
         known = [(one, adapter_of(one, camera)) for one in self._defaults]
         nearest, adapter = min(
             known, key=lambda pair: (pair[1].is_of_other_design, pair[1].dispersion_mismatch)
         )
-        off = f"dispersion is {adapter.dispersion_mismatch:.2g} times off"
-        if adapter.is_of_other_design:
-            count = {"single": "one disperser", "dual": "two dispersers"}[camera.design]
-            off = f"design, with {count}, is not"
         text = (
-            f"{FALLBACK} is used: this camera's {off} what the network {nearest.name} was trained "
-            f"for. Give --model {nearest.name} to use it anyway."
+            f"{FALLBACK} is used: {adapter.why_not(nearest.name)}. Give --model {nearest.name} to "
+            "use it anyway."
         )
         return [Finding("note", text)]
 
@@ -100,6 +149,16 @@ class Choice:
         return create_method(name, self.device, **dict(self.options.method_options))
 
 
+def able(among: tuple[Shipped, ...], options: Options) -> tuple[Shipped, ...]:
+    """Of the weights that ship as defaults those for what is asked, the first one first."""
+    others = tuple(one for one in among if not one.is_default_for_exact_masks)
+    is_exact = options.align or options.samples > 0 or options.pose is not None
+    exact = [one for one in among if one.is_default_for_exact_masks]
+    if not (is_exact and exact):
+        return others
+    return (*exact, *(one for one in others if one.is_default_elsewhere))
+
+
 def choose(camera: CASSI, among: tuple[Shipped, ...]) -> Shipped | None:
     """The weights to take behind `camera`, or None where it is out of reach of all.
 
@@ -114,4 +173,4 @@ def choose(camera: CASSI, among: tuple[Shipped, ...]) -> Shipped | None:
 
 def adapter_of(one: Shipped, camera: CASSI) -> BandAdapter:
     """How the camera would be shown to these weights."""
-    return BandAdapter.for_record(camera, one.record)
+    return adapter_for(camera, one.record)

@@ -17,7 +17,7 @@ from prismask.inference.inspection import Snapshot, prepare
 from prismask.inference.methods.protocol import Capabilities, Estimate, check_cubes
 from prismask.inference.options import DEFAULTS, Options
 from prismask.models.complexity import count_parameters
-from prismask.models.sealed import tensors_hash
+from prismask.models.weights import tensors_hash
 from prismask.optics.camera import CASSI
 from prismask.progress import Progress
 from prismask.solvers import create_solver

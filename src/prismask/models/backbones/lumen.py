@@ -73,6 +73,9 @@ class Entry(nn.Module):
         """`measurement (B, H, L)`, `noise (B|1,)`, `spread` like the mask, negative where unknown
         → features `(B, F, H, W)`, and what stages start from."""
         first = camera.spread(measurement, mask, floor=DIM)
+        if first.is_cuda:
+            # All estimates have the layout of the features then: nothing is turned in memory.
+            first = first.contiguous(memory_format=torch.channels_last)
         shot = self.shot(measurement, mask, camera, noise, spread, first)
         back = camera.adjoint(measurement * network_scale(camera.bands), mask)
         planes = _planes(shot, camera, noise, spread)
@@ -180,6 +183,7 @@ class Lumen(nn.Module):
     mask_steps: whether the mask is estimated too.
     shared: one set of weights for all stages.
     widest: most channels of a level of the U; 0: twice as many on each.
+    encode: whether the U has blocks on its way down, too.
     """
 
     works_from_snapshot = True
@@ -198,6 +202,7 @@ class Lumen(nn.Module):
         mask_steps: bool = True,
         shared: bool = False,
         widest: int = 0,
+        encode: bool = True,
     ) -> None:
         super().__init__()
         _check(width, stages, levels, blocks, cosines, gate)
@@ -206,7 +211,7 @@ class Lumen(nn.Module):
         self.stages = nn.ModuleList(
             Stage(
                 Look(width, cosines, mask_steps),
-                SmallU(width, levels, blocks, gate, context, widest),
+                SmallU(width, levels, blocks, gate, context, widest, encode),
             )
             for _ in range(1 if shared else stages)
         )

@@ -45,7 +45,7 @@ def conv_aligned(conv: nn.Conv2d, x: Tensor) -> Tensor:
 def conv_then_relu(conv: nn.Conv2d, x: Tensor) -> Tensor:
     """`relu(conv(x))` for a 3×3 convolution with padding 1, in one kernel where cuDNN has it."""
     if not uses_tensor_cores(x) or conv.bias is None:
-        return F.relu(conv(x))
+        return F.relu(conv(x), inplace=True)
     dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
     fused: Tensor = _conv_relu(x.to(dtype), conv.weight.to(dtype), conv.bias.to(dtype))
     return fused

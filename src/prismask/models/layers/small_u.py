@@ -70,6 +70,8 @@ class Context(nn.Module):
 class SmallU(nn.Module):
     """`levels` resolutions with `blocks` blocks each on the way down and up.
 
+    encode: False leaves out the blocks on the way down; what is kept for the way up is then the
+        input at every resolution.
     widest: most channels of a level, which has twice those of the level above; 0: no limit.
     gate: side of the gate's window at the lowest level, odd; 0: no gate.
     context: whether the lowest level knows its mean over the frame.
@@ -83,6 +85,7 @@ class SmallU(nn.Module):
         gate: int = 0,
         context: bool = False,
         widest: int = 0,
+        encode: bool = True,
     ) -> None:
         super().__init__()
         most = max(width, widest or width * 2**levels)
@@ -94,7 +97,9 @@ class SmallU(nn.Module):
 
         lowest: list[nn.Module] = [Gate(widths[-1], gate)] if gate else []
         lowest += [Context(widths[-1])] if context else []
-        self.encoders = nn.ModuleList(nn.Sequential(*row(channels)) for channels in widths[:-1])
+        self.encoders = nn.ModuleList(
+            nn.Sequential(*(row(channels) if encode else ())) for channels in widths[:-1]
+        )
         self.downs = nn.ModuleList(nn.Conv2d(w, lower, 2, stride=2) for w, lower in steps)
         self.lowest = nn.Sequential(*lowest, *row(widths[-1]))
         self.ups = nn.ModuleList(nn.ConvTranspose2d(lower, w, 2, stride=2) for w, lower in steps)

@@ -26,7 +26,7 @@ from prismask.scenes.units import to_fraction
 Kind = Literal["cube", "mask", "measurement"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 PARTS = ("std", "lower", "upper")
-"""A cube's error bar is stored as `cube_std`, `cube_lower`, `cube_upper`."""
+"""A cube's error bar is `cube_std`, `cube_lower`, `cube_upper` in files, a mask's `mask_std`."""
 
 TEXTS = ("kind", "provenance")
 """Texts that our own files hold in formats of named arrays."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismask.checks import choose
-from prismask.errors import PrismaskError
+from prismask.errors import PrismaskError, ValuesError
 from prismask.scenes.formats.contents import (
     KINDS,
     PARTS,
@@ -30,16 +30,24 @@ from prismask.scenes.formats.contents import (
 )
 from prismask.scenes.formats.limits import ReadLimits, using
 from prismask.scenes.formats.registry import format_for_writing, identify
-from prismask.scenes.formats.selection import bands_first, decide, make_record
-from prismask.scenes.records import Cube, Mask, Measurement, Record
+from prismask.scenes.formats.selection import (
+    bands_first,
+    decide,
+    make_record,
+    read_mask_std,
+    warn_of_axes,
+)
+from prismask.scenes.records import Array, Cube, Mask, Measurement, Record
 from prismask.scenes.units import to_nanometres
 from prismask.scenes.wavelengths import find_wavelengths, in_nanometres, stated_wavelengths
+from prismask.wording import told_in_python, worded
 
 logger = logging.getLogger(__name__)
 
 Wavelengths = Sequence[float] | NDArray[np.float64]
 
 
+@told_in_python
 def load(
     path: str | Path,
     kind: Kind | None = None,
@@ -54,6 +62,7 @@ def load(
     return _load(Path(path), kind, variable, None, limits)
 
 
+@told_in_python
 def load_cube(
     path: str | Path,
     variable: str | None = None,
@@ -64,6 +73,7 @@ def load_cube(
     return cast(Cube, _load(Path(path), "cube", variable, wavelengths, limits))
 
 
+@told_in_python
 def load_mask(
     path: str | Path,
     variable: str | None = None,
@@ -74,6 +84,18 @@ def load_mask(
     return cast(Mask, _load(Path(path), "mask", variable, wavelengths, limits))
 
 
+@told_in_python
+def load_mask_std(path: str | Path, limits: ReadLimits | None = None) -> Array:
+    """How far a mask may be wrong, `(H, W)` or `(C, H, W)`: a file in any format of a mask.
+
+    What a mask in it has as its `std`, or else what would be the mask.
+    """
+    path = Path(path)
+    with using(limits), reading(path, "a record"):
+        return read_mask_std(identify(path).read(path))
+
+
+@told_in_python
 def load_measurement(
     path: str | Path, variable: str | None = None, limits: ReadLimits | None = None
 ) -> Measurement:
@@ -81,15 +103,22 @@ def load_measurement(
     return cast(Measurement, _load(Path(path), "measurement", variable, None, limits))
 
 
+@told_in_python
 def save(
     record: Record, path: str | Path, overwrite: bool = False, format: str | None = None
 ) -> None:
     """Write a record in the format of the extension, or in the one named.
 
-    NetCDF (.nc), MATLAB (.mat) and .npz keep everything. TIFF and ENVI keep no error bar, .npy
-    keeps the values alone; what is lost is logged. `format="matlab7.3"` writes that instead of
-    v5. An existing file stays unless `overwrite`, and whatever happens it is never half written.
+    NetCDF (.nc), MATLAB (.mat) and .npz keep everything. TIFF and ENVI keep no error bar of a cube
+    or mask, .npy keeps the values alone; what is lost is logged. `format="matlab7.3"` writes that
+    instead of v5. An existing file stays unless `overwrite`, and whatever happens it is never half
+    written.
     """
+    if not isinstance(record, Cube | Mask | Measurement):
+        raise ValuesError(
+            f"save writes a Cube, a Mask or a Measurement, and {type(record).__name__} is none of "
+            "them. Say what the numbers are: save(Cube(values, wavelengths=[…]), path)."
+        )
     path = Path(path)
     chosen = format_for_writing(path, format)
     lost = [words for what in chosen.loses for words in _held(record, what)]
@@ -98,19 +127,22 @@ def save(
     chosen.write(record, path, overwrite)
 
 
-def describe(path: str | Path, limits: ReadLimits | None = None) -> dict[str, Any]:
+@told_in_python
+def describe(
+    path: str | Path, limits: ReadLimits | None = None, variable: str | None = None
+) -> dict[str, Any]:
     """What a file holds, for people: format, variables, and facts on the one that stands out.
 
     Keys: `path`, `format`, `bytes`, `kind`, `variable`, `variables`, `shape` (bands first),
     `minimum`, `maximum`, `not_finite`, `wavelengths`, `attrs`, `problem`. Those that depend on a
-    choice are None where it is not clear, and `problem` says why.
+    choice are None where it is not clear, and `problem` says why; `variable` makes the choice.
     """
     path = Path(path)
     with using(limits), reading(path, "a record"):
-        return _describe(path)
+        return _describe(path, variable)
 
 
-def _describe(path: Path) -> dict[str, Any]:
+def _describe(path: Path, variable: str | None) -> dict[str, Any]:
     contents = identify(path).read(path)
     summary: dict[str, Any] = {
         "path": str(path),
@@ -137,7 +169,7 @@ def _describe(path: Path) -> dict[str, Any]:
             if stated is not None:
                 at = to_nanometres(stated.values, stated.units)
                 summary["wavelengths"] = [float(w) for w in at]
-        listed = _facts(contents, summary)
+        listed = _facts(contents, summary, variable)
         # What cannot be loaded is no fact: it is told as the problem that loading would have.
         summary["wavelengths"] = None
         if listed is not None:
@@ -145,7 +177,7 @@ def _describe(path: Path) -> dict[str, Any]:
                 at = in_nanometres(listed, summary["shape"][0])
             summary["wavelengths"] = [float(w) for w in at]
     except PrismaskError as problem:
-        summary["problem"] = str(problem)
+        summary["problem"] = worded(str(problem))
     return summary
 
 
@@ -162,15 +194,17 @@ def _load(
         return make_record(identify(path).read(path), kind, variable, wavelengths)
 
 
-def _facts(contents: Contents, summary: dict[str, Any]) -> Listed | None:
+def _facts(contents: Contents, summary: dict[str, Any], named: str | None) -> Listed | None:
     """Fill in what depends on the choice of an array; give back its wavelengths as listed."""
-    variable, kind = decide(contents)
+    variable, kind = decide(contents, variable=named)
     listed = None
     with reading(contents.source, contents.format):
         values = variable.to_fraction(variable.read())
         if values.ndim == 3 and kind != "measurement":
             listed = find_wavelengths(contents, variable, values.shape)
         bands = None if listed is None else len(listed.values)
+        if bands is None:
+            warn_of_axes(contents, variable, values)
         values = bands_first(values, variable.band_axis, bands)
     finite = values[np.isfinite(values)]
     summary |= {

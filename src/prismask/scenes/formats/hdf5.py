@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismask.errors import FormatError
+from prismask.scenes.formats.contents import Variable
 from prismask.scenes.formats.limits import (
     DEFLATE_RATIO,
     MOST_TEXT_BYTES,
@@ -29,10 +30,12 @@ from prismask.scenes.formats.text import printable
 logger = logging.getLogger(__name__)
 
 OUTSIDE = "stored in another file, which is not followed: copy the data into this one"
+LINK = object()
+"""Stands for a node that lies in another file."""
 
 
 def members(path: Path, group: Any) -> Iterator[tuple[str, Any]]:
-    """Name and node of everything that lies in a group itself.
+    """Name and node of everything that lies in a group itself, `LINK` for what lies elsewhere.
 
     What cannot be opened is left out with a warning, but for the root: there lie a file's own
     arrays, and one that lacks its error bar must not pass for a whole.
@@ -50,7 +53,7 @@ def members(path: Path, group: Any) -> Iterator[tuple[str, Any]]:
             if node is not None:
                 yield text, node
             elif kind == h5py.h5l.TYPE_EXTERNAL:
-                logger.warning("%s: %s is %s", path, printable(text), OUTSIDE)
+                yield text, LINK
         except Exception as problem:  # h5py raises anything; the rest of the file is readable
             if group.name == "/":
                 raise FormatError(f"{path}: {text} cannot be read: {problem}.") from problem
@@ -69,7 +72,7 @@ def open_node(group: Any, name: str) -> Any:
 
 
 def all_arrays(path: Path, file: Any) -> Iterator[tuple[str, Any]]:
-    """Path and node of every array of a file, in the order of the paths."""
+    """Path and node of every array of a file, in the order of the paths; `LINK` as above."""
     import h5py
 
     # Not recursive: groups may lie a thousand deep.
@@ -84,13 +87,22 @@ def all_arrays(path: Path, file: Any) -> Iterator[tuple[str, Any]]:
             continue
         count += 1
         check_count(path, count, "objects")
-        if isinstance(node, h5py.Dataset):
+        if node is LINK or isinstance(node, h5py.Dataset):
             yield f"{start}{name}", node
         elif isinstance(node, h5py.Group):
             address = h5py.h5o.get_info(node.id).addr
             if address not in seen:  # groups may hold each other
                 seen.add(address)
                 open_groups.append((f"{start}{name}/", members(path, node)))
+
+
+def link_variable(name: str) -> Variable:
+    """What is listed of an array that lies in another file."""
+
+    def refuse() -> NDArray[Any]:
+        raise FormatError(f"{name} is {OUTSIDE}.")
+
+    return Variable(name, (), "link", refuse, note=OUTSIDE)
 
 
 def note_for(node: Any) -> str:

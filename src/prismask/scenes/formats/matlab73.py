@@ -31,7 +31,9 @@ from prismask.scenes.formats.contents import (
     wavelengths_of,
 )
 from prismask.scenes.formats.hdf5 import (
+    LINK,
     check_size,
+    link_variable,
     members,
     note_for,
     open_node,
@@ -56,6 +58,9 @@ def read(path: Path) -> Contents:
     with h5py.File(path, "r") as file:
         for name, node in members(path, file):
             if name.startswith("#"):  # MATLAB keeps what cells and objects refer to in there
+                continue
+            if node is LINK:
+                variables[name] = link_variable(name)
                 continue
             matlab_class = _class_of(node)
             is_array = isinstance(node, h5py.Dataset)

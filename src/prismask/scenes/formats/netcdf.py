@@ -21,16 +21,18 @@ from numpy.typing import NDArray
 from prismask.scenes.atomic import write_beside
 from prismask.scenes.formats.contents import Contents, Listed, Variable, as_kind
 from prismask.scenes.formats.hdf5 import (
+    LINK,
     all_arrays,
     attribute,
     attributes,
+    link_variable,
     note_for,
     open_node,
     read_values,
     text_attribute,
 )
 from prismask.scenes.formats.limits import DEFLATE_RATIO, check_claim
-from prismask.scenes.labelled import axis_order, means_wavelengths, provenance, to_dataset
+from prismask.scenes.labelled import axis_order, described, means_wavelengths, provenance
 from prismask.scenes.records import Record
 from prismask.scenes.wavelengths import may_be_list
 
@@ -55,6 +57,9 @@ def read(path: Path) -> Contents:
     with h5py.File(path, "r") as file:
         attrs = attributes(path, file)
         for name, node in all_arrays(path, file):
+            if node is LINK:
+                variables[name] = link_variable(name)
+                continue
             is_scale = h5py.h5ds.is_scale(node.id)
             if is_scale and text_attribute(node, "NAME").startswith(_NO_VARIABLE):
                 continue
@@ -91,14 +96,17 @@ def _image(record: Record) -> memoryview:
     """
     import h5netcdf
 
-    dataset = to_dataset(record)
+    variables, whole = described(record)
     buffer = io.BytesIO()
     with h5netcdf.File(buffer, "w") as file:
-        file.dimensions = {str(name): size for name, size in dataset.sizes.items()}
-        for name, variable in dataset.variables.items():
-            stored = _stored(file, str(name), variable.dims, variable.values)
-            stored.attrs.update(variable.attrs)
-        file.attrs.update(dataset.attrs)
+        file.dimensions = {
+            name: size
+            for dims, values, _ in variables.values()
+            for name, size in zip(dims, values.shape, strict=True)
+        }
+        for name, (dims, values, attrs) in variables.items():
+            _stored(file, name, dims, values).attrs.update(attrs)
+        file.attrs.update(whole)
     return buffer.getbuffer()
 
 

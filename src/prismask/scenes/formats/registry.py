@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from prismask.checks import nearest
+from prismask.checks import closest, nearest
 from prismask.errors import DataMissingError, FormatError, PrismaskError
 from prismask.scenes.atomic import (
     OLD_SUFFIX,
@@ -122,7 +122,7 @@ def identify(path: Path) -> Format:
     with reading(path, "a file"):
         if _was_swapped(path):
             return next(one for one in FORMATS if one.name == "envi")
-        _check_kind_of_file(path)
+        check_exists(path)
     head = b""
     if not path.is_dir():
         with reading(path, "a file"), path.open("rb") as file:
@@ -159,8 +159,10 @@ def _was_swapped(path: Path) -> bool:
         return False
 
 
-def _check_kind_of_file(path: Path) -> None:
-    """Raise unless it is a file or a folder: reading from a pipe may take for ever."""
+def check_exists(path: Path) -> None:
+    """Raise unless there is a file or a folder: reading from a pipe may take for ever."""
+    if _was_swapped(path):
+        return
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -228,5 +230,8 @@ def _missing(path: Path) -> str:
         )
     folder = path.parent
     near = islice(folder.iterdir(), _MOST_NEIGHBOURS) if folder.is_dir() else ()
-    others = [other.name for other in near]
-    return f"{path} does not exist.{nearest(path.name, others)}"
+    # Without their endings: every file of a format ends alike.
+    others = {other.stem: other.name for other in near}
+    meant = closest(path.stem, others)
+    hint = "" if meant is None else f" Did you mean {others[meant]!r}?"
+    return f"{path} does not exist.{hint}"

@@ -14,8 +14,10 @@ Anything else is an error that lists what was found.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from itertools import islice
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +36,10 @@ from prismask.scenes.formats.contents import (
     own_name,
     reading,
 )
-from prismask.scenes.records import Cube, Mask, Measurement, Record
+from prismask.scenes.records import Array, Cube, Mask, Measurement, Record, check_mask_std
 from prismask.scenes.wavelengths import WAVELENGTH_NAMES, find_wavelengths, in_nanometres
+
+logger = logging.getLogger(__name__)
 
 NAMES: dict[Kind, tuple[str, ...]] = {
     "cube": (
@@ -48,6 +52,8 @@ NAMES: dict[Kind, tuple[str, ...]] = {
 """Names under which the field stores each kind, in the order they are looked for."""
 
 DIMENSIONS: dict[Kind, tuple[int, ...]] = {"cube": (3,), "measurement": (2,), "mask": (2, 3)}
+SHORTER = 1.5
+"""How many times shorter than both others an axis is, if it is likely that of the bands."""
 _LISTED, _NEAR = 40, 1000
 """How many variables a message lists, and among how many a similar name is looked for."""
 
@@ -66,11 +72,18 @@ def make_record(
             f"{' or '.join(map(str, DIMENSIONS[kind]))}. {_advice(len(chosen.shape))}"
         )
     values = _values(contents, chosen)
+    known = {"cube": PARTS, "mask": ("std",), "measurement": ()}[kind]
+    companions = {part: contents.variables.get(f"{chosen.name}_{part}") for part in known}
     parts = {}
-    for part in PARTS:
-        companion = contents.variables.get(f"{chosen.name}_{part}")
-        if kind == "cube" and companion is not None and not companion.note:
-            parts[part] = _values(contents, companion)
+    for part, companion in companions.items():
+        if companion is None or companion.note:
+            continue
+        # Before it is read: whoever limits what a record may hold has looked at the record alone.
+        if prod(companion.shape) > prod(chosen.shape):
+            raise ShapeError(
+                f"{contents.source}: {companion} is larger than {chosen}, whose {part} it would be."
+            )
+        parts[part] = _values(contents, companion)
     attrs = contents.attrs
     if attrs is None:
         attrs = {"source": Path(contents.source).name, "variable": chosen.name}
@@ -83,12 +96,23 @@ def make_record(
         elif values.ndim == 3:
             listed = find_wavelengths(contents, chosen, values.shape)
         bands = None if listed is None else len(listed.values)
+        if bands is None:
+            warn_of_axes(contents, chosen, values)
         values = bands_first(values, chosen.band_axis, bands)
         parts = {part: bands_first(p, chosen.band_axis, bands) for part, p in parts.items()}
         stated = None if listed is None else in_nanometres(listed, len(values))
         if kind == "mask":
-            return Mask(values, stated, attrs)
+            return Mask(values, stated, attrs, **parts)
         return Cube(values, stated, attrs=attrs, **parts)
+
+
+def read_mask_std(contents: Contents) -> Array:
+    """How far a mask may be wrong: what `mask_std` is to `mask`, or else what would be the mask."""
+    chosen, _ = decide(contents, "mask")
+    chosen = contents.variables.get(f"{chosen.name}_std", chosen)
+    values = bands_first(_values(contents, chosen), chosen.band_axis)
+    with reading(contents.source, contents.format):
+        return check_mask_std(values)
 
 
 def decide(
@@ -138,6 +162,32 @@ def bands_first(values: NDArray[Any], band_axis: int = 0, bands: int | None = No
     if values.shape[band_axis] != bands and len(fitting) == 1:
         band_axis = fitting[0]
     return np.moveaxis(values, band_axis, 0)
+
+
+def other_band_axis(shape: tuple[int, ...], band_axis: int = 0) -> str:
+    """What to say where another axis than that of the bands is by far the shortest, or nothing."""
+    if len(shape) != 3:
+        return ""
+    band_axis %= 3
+    short = min(range(3), key=lambda axis: shape[axis])
+    longer = min(size for axis, size in enumerate(shape) if axis != short)
+    if short == band_axis or SHORTER * shape[short] > longer:
+        return ""
+    bands = shape[band_axis]
+    picture = size_text(size for axis, size in enumerate(shape) if axis != band_axis)
+    return (
+        f"{size_text(shape)} is read as {bands} bands of {picture} pixels, because bands come "
+        f"{'first' if band_axis == 0 else 'last'}. If they are the {shape[short]} along axis "
+        f"{short}, move that axis (numpy.moveaxis(values, {short}, {band_axis})), or give the "
+        "wavelengths, one per band."
+    )
+
+
+def warn_of_axes(contents: Contents, variable: Variable, values: NDArray[Any]) -> None:
+    """Log it where the bands of a file without wavelengths may lie along another axis."""
+    text = other_band_axis(values.shape, variable.band_axis)
+    if text:
+        logger.warning("%s: %s", contents.source, text)
 
 
 def listing(contents: Contents) -> str:
@@ -227,7 +277,9 @@ def _no_choice(contents: Contents, kind: Kind | None) -> str:
     start = f"{contents.source} ({contents.format})"
     found = f"Found: {listing(contents)}."
     if kind and contents.kind not in (None, kind):
-        return f"{start} holds a {contents.kind}, not a {kind}. {found}"
+        both = {contents.kind, kind} == {"mask", "measurement"}
+        swapped = " Are snapshot and mask interchanged?" if both else ""
+        return f"{start} holds a {contents.kind}, not a {kind}. {found}{swapped}"
     if contents.kind and len(usable) > 1:
         return f"{start} holds several. {found} Choose one with {_option(kind)}."
     dimensions = {len(v.shape) for v in usable}
@@ -250,8 +302,7 @@ def _no_choice(contents: Contents, kind: Kind | None) -> str:
 
 def _option(kind: Kind | None) -> str:
     """How one says which variable is meant; beside a snapshot or a scene, masks have their own."""
-    own = "--mask-variable where a command takes --mask, else " if kind == "mask" else ""
-    return f"variable=… ({own}--variable)"
+    return "--variable NAME" + (" (for --mask: --mask-variable NAME)" if kind == "mask" else "")
 
 
 def _advice(dimensions: int) -> str:

@@ -18,9 +18,8 @@ from prismask.errors import ConfigError
 from prismask.scenes.defaults import SIZE, WAVELENGTHS_NM
 from prismask.scenes.records import Cube, check_wavelengths
 from prismask.scenes.standards import colour_checker_at, colour_checker_names, illuminant_at
-from prismask.scenes.synthetic.canvas import Canvas
-from prismask.scenes.synthetic.random_scenes import random_scene as random_scene
-from prismask.scenes.synthetic.textures import (
+from prismask.scenes.synthetic.canvas import (
+    Canvas,
     bump_spectrum,
     edge_spectrum,
     layered_noise,
@@ -28,6 +27,7 @@ from prismask.scenes.synthetic.textures import (
     stripes,
     weave,
 )
+from prismask.scenes.synthetic.random_scenes import random_scene as random_scene
 
 Values = NDArray[np.float64]
 Box = tuple[float, float, float, float]
@@ -55,16 +55,18 @@ GLYPHS = {
 
 
 def demo_scene(
-    size: tuple[int, int] = (SIZE, SIZE),
+    size: int | tuple[int, int] = SIZE,
     wavelengths: Sequence[float] = WAVELENGTHS_NM,
     seed: int = 0,
     illuminant: str = "D65",
 ) -> Cube:
     """A still life with a ColorChecker, `(C, H, W)` radiance in [0, 1].
 
-    `illuminant` is the CIE name of the lamp. `seed` changes grain and texture, not the layout;
-    `colour_checker_boxes` says where the patches are.
+    `size` is height and width, or one number for both; `illuminant` the CIE name of the lamp.
+    `seed` changes grain and texture, not the layout; `colour_checker_boxes` says where the patches
+    are.
     """
+    size = (size, size) if isinstance(size, int) else size
     if min(size) < 32:
         raise ConfigError(
             f"a demo scene of {size_text(size)} is too small to draw; use 32 or more."

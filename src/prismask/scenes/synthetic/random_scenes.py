@@ -15,7 +15,7 @@ from prismask.checks import check_shape, size_text
 from prismask.errors import ConfigError
 from prismask.scenes.defaults import SIZE, WAVELENGTHS_NM
 from prismask.scenes.records import Cube, check_wavelengths
-from prismask.scenes.synthetic.textures import (
+from prismask.scenes.synthetic.canvas import (
     bump_spectrum,
     edge_spectrum,
     layered_noise,

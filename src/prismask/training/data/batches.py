@@ -1,18 +1,23 @@
 """A batch is a pure function of the seed and the step.
 
-Nothing is carried from one step to the next, so a run that was killed draws the same batches
-again, a failed step can be looked at afterwards, and every process of a distributed run knows
-the whole batch and takes its part of it.
+Nothing that is drawn depends on what was drawn before, so a run that was killed draws the same
+batches again, a failed step can be looked at afterwards, and every process of a distributed run
+knows the whole batch and takes its part of it.
+
+Making a batch is hundreds of small operations, which cost a GPU about the same for eight samples as
+for forty. So the batches of `at_once` steps in a row may be made together, as one block, and handed
+out one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
+from prismask.errors import ConfigError
 from prismask.models.inputs import network_scale
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seed_of
@@ -23,7 +28,7 @@ from prismask.training.data.band_counts import resampling_matrix, with_bands
 from prismask.training.data.crops import CropPlan, SceneBank, draw_plan, to_device
 from prismask.training.data.cubes import CubeMaker
 from prismask.training.data.masks import MaskSource, chromatic, sharpened
-from prismask.training.data.wrong_masks import Faults, as_seen, draw_faults, told_spread
+from prismask.training.data.wrong_masks import as_seen, draw_faults, told_spread
 
 TEXTURE = 0.007
 """Most that the noise estimate reads too much, of the measurement's rms value (`optics.noise`)."""
@@ -65,15 +70,24 @@ class BatchMaker:
         wavelengths: Sequence[float] = (),
         more_bands: Sequence[int] = (),
         more_bands_share: float = 0.0,
+        at_once: int = 1,
     ) -> None:
+        if at_once > 1 and part != slice(0, count):
+            raise ConfigError(
+                "speed.batches_at_once is for one process; several share this run. Set it to 1."
+            )
         self.scenes = scenes
-        self.cubes = CubeMaker(scenes, config, seed, count, part, wavelengths)
         self.masks = masks
         self.camera = camera
         self.config = config
         self.seed = seed
         self.count = count
-        self.part = part
+        """Samples of a step, over all processes."""
+        self.at_once = at_once
+        self.drawn = at_once * count
+        """Samples of a block."""
+        self.part = part if at_once == 1 else slice(0, self.drawn)
+        self.cubes = CubeMaker(scenes, config, seed, self.drawn, self.part, wavelengths)
         self._host = torch.Generator()
         self._device = torch.Generator(scenes.device)
         # A generator of its own: the noise stays the same whether masks are displaced or not.
@@ -82,49 +96,81 @@ class BatchMaker:
         self.others_share = more_bands_share
         self._places: dict[int, Tensor] = {}
         self._matrices: dict[int, Tensor] = {}
+        self._kept: tuple[int, list[Batch]] | None = None
 
     def plan(self, step: int) -> CropPlan:
         """Which crops step `step` uses."""
-        self._host.manual_seed(seed_of(self.seed, "crops", step))
-        return draw_plan(self.count, self.scenes.count, self.config, self._host)
+        block, place = divmod(step, self.at_once)
+        return self._plan(block).slice(slice(place * self.count, (place + 1) * self.count))
 
-    @torch.no_grad()
     def make(self, step: int) -> Batch:
         """This process's part of the batch of step `step`."""
-        cube = self.cubes.make(self.plan(step), step)
-        camera = self._prism(step)
-        if camera.bands != cube.shape[1]:
-            cube = torch.einsum("cb,nbhw->nchw", self._matrix(camera.bands, cube), cube)
-        self._device.manual_seed(seed_of(self.seed, "masks", step))
-        mask = self.masks.draw(self.count, self._host, self._device)
-        mask = self._unusual(mask, camera.bands, step)
-        known = self._known(mask, step)
+        block, place = divmod(step, self.at_once)
+        if self.at_once == 1:
+            return self._make(block)[0]
+        if self._kept is None or self._kept[0] != block:
+            self._kept = (block, self._make(block))
+        return self._kept[1][place]
+
+    def _plan(self, block: int) -> CropPlan:
+        self._host.manual_seed(seed_of(self.seed, "crops", block))
+        return draw_plan(self.drawn, self.scenes.count, self.config, self._host)
+
+    @torch.no_grad()
+    def _make(self, block: int) -> list[Batch]:
+        """The batches of one block; what is drawn depends on its number alone."""
+        cube = self.cubes.make(self._plan(block), block)
+        prisms = self._prisms(block)
+        bands = prisms[0].bands
+        if bands != cube.shape[1]:
+            cube = torch.einsum("cb,nbhw->nchw", self._matrix(bands, cube), cube)
+        self._device.manual_seed(seed_of(self.seed, "masks", block))
+        mask = self.masks.draw(self.drawn, self._host, self._device)
+        mask = self._unusual(mask, bands, block)
+        known = self._known(mask, block)
         if mask.shape[0] > 1:
             mask, known = mask[self.part], known[self.part]
         if self.masks.config.fault_share > 0:
-            clean, known, mask, mask_std = self._faulty(cube, known, camera, step)
+            clean, known, mask, mask_std = self._faulty(cube, known, prisms, block)
         else:
-            clean, mask_std = camera.forward(cube, mask), None
-        std = self._noise_std(clean.device, camera.bands)
-        lit = clean.shape[-1] - _dark_columns(camera)
-        told = self._told(clean[..., :lit], std, step)
+            clean, mask_std = self._light(cube, mask, prisms, None), None
+        std = self._noise_std(clean.device, bands)
+        lit = self._lit_columns(clean, prisms)
+        told = self._told(clean, std, lit, block)
         seen = self._with_noise(clean, std, lit)
-        return Batch(cube, seen, known, told, camera, mask, mask_std)
+        if cube.is_cuda:
+            # As convolutions leave their estimates, with which it is compared.
+            cube = cube.contiguous(memory_format=torch.channels_last)
+        whole = Batch(cube, seen, known, told, prisms[0], mask, mask_std)
+        return [self._of_step(whole, place, camera) for place, camera in enumerate(prisms)]
+
+    def _of_step(self, block: Batch, place: int, camera: CASSI) -> Batch:
+        """One step's samples of a block."""
+        if self.at_once == 1:
+            return block
+        rows = slice(place * self.count, (place + 1) * self.count)
+        parts = {
+            entry.name: value[rows] if len(value) == self.drawn else value
+            for entry in fields(block)
+            if isinstance(value := getattr(block, entry.name), Tensor)
+        }
+        return replace(block, camera=camera, **parts)
 
     def noise_generator(self, step: int, what: str) -> torch.Generator:
         """The device generator, set to what step `step` uses for `what`."""
         return self._device.manual_seed(seed_of(self.seed, what, step))
 
-    def _prism(self, step: int) -> CASSI:
-        """The camera of the step."""
+    def _prisms(self, block: int) -> list[CASSI]:
+        """The camera of each step; all of a block have the same bands."""
         camera = self.camera
         if self.others:
-            drawn = self._numbers("bands", step, 2)
+            drawn = self._numbers("bands", block, 2)
             if float(drawn[0]) < self.others_share:
                 camera = self.others[int(float(drawn[1]) * len(self.others))]
         if not isinstance(camera, PrismFamily):
-            return camera
-        return camera.draw(torch.Generator().manual_seed(seed_of(self.seed, "prism", step)))
+            return [camera] * self.at_once
+        generator = torch.Generator().manual_seed(seed_of(self.seed, "prism", block))
+        return [camera.draw(generator) for _ in range(self.at_once)]
 
     def _matrix(self, bands: int, cube: Tensor) -> Tensor:
         """From the scenes' bands to a camera's, `(C', C)`, on the device."""
@@ -150,25 +196,46 @@ class BatchMaker:
         )
 
     def _faulty(
-        self, cube: Tensor, mask: Tensor, camera: CASSI, step: int
+        self, cube: Tensor, mask: Tensor, prisms: Sequence[CASSI], block: int
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The light through masks that may not be the told ones: measurement `(B, H, L)`, told and
         true mask `(B, 1, H, W)`, and the told spread."""
-        numbers = self._beside.manual_seed(seed_of(self.seed, "faults", step))
-        everyone = mask.new_empty(self.count, *mask.shape[1:])
+        numbers = self._beside.manual_seed(seed_of(self.seed, "faults", block))
+        everyone = mask.new_empty(self.drawn, *mask.shape[1:])
         everyone[self.part] = mask
         drawn = draw_faults(everyone, numbers, self.masks.config)
         # Behind a dual disperser the mask is dispersed, not the light.
-        is_bent = self.masks.config.dispersion_share > 0 and camera.design == "single"
-        offsets = self._offsets(camera) if is_bent else None
+        is_bent = self.masks.config.dispersion_share > 0 and prisms[0].design == "single"
+        offsets = self._offsets(prisms) if is_bent else None
         true, difference = as_seen(drawn, offsets)
         spread = told_spread(difference, numbers, self.masks.config.told_share)
         mine = drawn.slice(self.part)
-        clean = _light(cube, mine, camera, offsets)
+        places = None if offsets is None else mine.places(offsets[self.part])
+        clean = self._light(cube, mine.true, prisms, places)
         return clean, mine.told, true[self.part], spread[self.part]
 
-    def _offsets(self, camera: CASSI) -> Tensor:
-        """Where the bands land as told, `(C,)` on the device."""
+    def _light(
+        self, cube: Tensor, mask: Tensor, prisms: Sequence[CASSI], places: Tensor | None
+    ) -> Tensor:
+        """What falls on the told cameras' sensors, `(B, H, L)`.
+
+        places: where the bands of each sample land, `(B, C)`, if that is not what is told.
+        """
+        camera = prisms[0]
+        if places is None and self.at_once > 1 and isinstance(camera, VariedCamera):
+            places = self._offsets(prisms)[self.part]
+        if places is None:
+            return camera.forward(cube, mask)
+        length = camera.measurement_size((cube.shape[-2], cube.shape[-1]))[1]
+        return shear_sum(cube * mask, places, length)
+
+    def _offsets(self, prisms: Sequence[CASSI]) -> Tensor:
+        """Where the bands of every sample land as told, `(B, C)` on the device."""
+        each = torch.stack([self._offsets_of(camera) for camera in prisms])
+        return each.repeat_interleave(self.count, 0, output_size=self.drawn)
+
+    def _offsets_of(self, camera: CASSI) -> Tensor:
+        """The same for one camera, `(C,)`."""
         if isinstance(camera, VariedCamera):
             return camera.places
         if camera.bands not in self._places:
@@ -189,46 +256,41 @@ class BatchMaker:
         low, high = self.config.noise_std
         if high <= 0:
             return None
-        numbers = torch.rand(self.count, generator=self._host)[self.part]
+        numbers = torch.rand(self.drawn, generator=self._host)[self.part]
         clean = 1 - self.config.noise_share
         std = low + (high - low) * (numbers - clean) / self.config.noise_share
         std = torch.where(numbers < clean, 0.0, std)
         # σ is stated for a measurement scaled to the cube's range (2/C); ours is a plain sum.
         return to_device(std, device) / network_scale(bands)
 
-    def _with_noise(self, clean: Tensor, std: Tensor | None, lit: int) -> Tensor:
+    def _with_noise(self, clean: Tensor, std: Tensor | None, lit: Tensor | None) -> Tensor:
         if std is None:
             return clean
-        shape = (self.count, *clean.shape[1:])
+        shape = (self.drawn, *clean.shape[1:])
         noise = torch.randn(shape, generator=self._device, device=clean.device)[self.part]
-        noise[..., lit:] = 0
+        if lit is not None:
+            column = torch.arange(clean.shape[-1], device=clean.device)
+            noise = noise * (column < lit[:, None])[:, None]
         return clean + noise * std[:, None, None]
 
-    def _told(self, clean: Tensor, std: Tensor | None, step: int) -> Tensor:
+    def _told(self, clean: Tensor, std: Tensor | None, lit: Tensor | None, block: int) -> Tensor:
         """σ as `optics.noise` would estimate it: texture passes for a little more noise."""
-        numbers = torch.Generator().manual_seed(seed_of(self.seed, "told", step))
+        numbers = torch.Generator().manual_seed(seed_of(self.seed, "told", block))
         texture = to_device(
-            TEXTURE * torch.rand(self.count, generator=numbers)[self.part], clean.device
+            TEXTURE * torch.rand(self.drawn, generator=numbers)[self.part], clean.device
         )
-        level = clean.square().mean((-1, -2)).sqrt()
+        square = clean.square().mean((-1, -2))
+        level = (square if lit is None else square * clean.shape[-1] / lit).sqrt()
         return texture * level if std is None else std + texture * level
 
+    def _lit_columns(self, clean: Tensor, prisms: Sequence[CASSI]) -> Tensor | None:
+        """How many columns of each frame light can reach, `(B,)` on the device; None: all.
 
-def _light(cube: Tensor, faults: Faults, camera: CASSI, offsets: Tensor | None) -> Tensor:
-    """What falls on the told camera's sensor, `(B, H, L)`.
-
-    offsets: where bands land as told, `(C,)`, if each sample has a dispersion of its own.
-    """
-    if offsets is None:
-        return camera.forward(cube, faults.true)
-    length = camera.measurement_size((cube.shape[-2], cube.shape[-1]))[1]
-    return shear_sum(cube * faults.true, faults.places(offsets), length)
-
-
-def _dark_columns(camera: CASSI) -> int:
-    """Columns at the frame's end that no light can reach.
-
-    At inference a narrow camera has a narrow frame: there is no noise on those columns, and nothing
-    is measured by them.
-    """
-    return camera.extent - camera.lit_extent if isinstance(camera, VariedCamera) else 0
+        At inference a narrow camera has a narrow frame: there is no noise on the columns behind
+        it, and nothing is measured by them.
+        """
+        dark = [p.extent - p.lit_extent if isinstance(p, VariedCamera) else 0 for p in prisms]
+        if not any(dark):
+            return None
+        lit = clean.shape[-1] - torch.tensor(dark).repeat_interleave(self.count)[self.part]
+        return to_device(lit, clean.device)

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
+from prismask.optics.faults import Variation, vary
 from prismask.optics.resample import gaussian_blur
-from prismask.optics.variation import Variation, vary
 from prismask.training.config import MaskConfig
 from prismask.training.data.crops import to_device
 

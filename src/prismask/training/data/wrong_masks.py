@@ -61,8 +61,11 @@ class Faults:
         return Faults(self.told[part], self.true[part], self.spread[part], self.bend[part])
 
     def places(self, offsets: Tensor) -> Tensor:
-        """Where the light lands, `(B, C)`, when the network is told that it is `offsets (C,)`."""
-        most = offsets.max().clamp_min(torch.finfo(offsets.dtype).tiny)
+        """Where the light lands, `(B, C)`, when the network is told that it is `offsets`.
+
+        offsets: `(C,)`, or `(B, C)` where every sample has a camera of its own.
+        """
+        most = offsets.amax(-1, keepdim=True).clamp_min(torch.finfo(offsets.dtype).tiny)
         along = offsets / most
         spread, bend = self.spread.to(offsets), self.bend.to(offsets)
         return offsets * (1 + spread) + 4 * bend * most * along * (1 - along)
@@ -153,13 +156,13 @@ def as_seen(faults: Faults, offsets: Tensor | None) -> tuple[Tensor, Tensor]:
 
     An error of the dispersion moves every band's image of the mask: `(B, 1|C, H, W)` is the mean
     over a few bands, the difference `(B, 1, H, W)` the rms over them and the mask's own planes.
-    offsets: where bands land as told, `(C,)`; None: all dispersions are right.
+    offsets: where bands land as told, `(C,)` or `(B, C)`; None: all dispersions are right.
     """
     if offsets is None:
         squares = (faults.true - faults.told).square()
         return faults.true, squares.mean(1, keepdim=True).sqrt()
     error = (faults.places(offsets) - offsets).to(faults.true.dtype)
-    bands = torch.linspace(0, len(offsets) - 1, PROBES).round().long().tolist()
+    bands = torch.linspace(0, offsets.shape[-1] - 1, PROBES).round().long().tolist()
     rows, columns = pixel_grid(faults.true)
     total, squares = torch.zeros_like(faults.true), torch.zeros_like(faults.true)
     for band in bands:

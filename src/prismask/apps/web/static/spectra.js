@@ -101,6 +101,10 @@ function tracesOf({ region, colour, spectrum, other }) {
   if (spectrum.reference) {
     traces.push({ x, y: spectrum.reference, name: `${name} reference`, mode: "lines", line: { color: colour, dash: "dash", width: 1.5 } });
   }
+  if (spectrum.materials.length) {
+    const [nearest] = spectrum.materials;
+    traces.push({ x, y: nearest.values, name: `${nearest.name}, ${nearest.angle.toFixed(1)}°`, mode: "lines", line: { color: colour, dash: "longdashdot", width: 1.5 } });
+  }
   if (other) {
     traces.push({ x: at(other.spectrum), y: other.spectrum.values, name: `${name} ${other.name}`, mode: "lines", line: { color: colour, dash: "dot", width: 2 } });
   }

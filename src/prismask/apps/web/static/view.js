@@ -131,8 +131,9 @@ async function pick(region) {
     byId("trouble").hidden = true;
     plot.setCurrent(await fetchSpectrum(region));
     const { spectrum } = plot.entries.at(-1);
+    const near = spectrum.materials.map((one) => `${one.name} (${one.angle.toFixed(1)}°)`).join(", ");
     const error = spectrum.band_meaning ? ` Shaded: ${spectrum.band_meaning}.` : " No error bars in this cube.";
-    byId("plot-note").textContent = `${label(region)}: mean of ${spectrum.pixels} pixel${spectrum.pixels > 1 ? "s" : ""}.${error}`;
+    byId("plot-note").textContent = `${label(region)}: mean of ${spectrum.pixels} pixel${spectrum.pixels > 1 ? "s" : ""}.${error}${near ? ` Nearest in the library: ${near}.` : ""}`;
     changed();
   } catch (problem) {
     complain(problem);

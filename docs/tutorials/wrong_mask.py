@@ -1,0 +1,81 @@
+"""A mask that has moved since its calibration, and what to do about it."""
+
+# %% [markdown]
+# # A wrong mask, and what to do
+#
+# Masks move: somebody touches the holder, the lab warms up, the lens is refocused. Half a pixel is enough to
+# spoil a cube, and nothing in the picture tells. Here is how to notice, and how to mend it without a new
+# calibration.
+#
+# The snapshot is taken through a mask that lies half a pixel beside its calibration:
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+from scipy.ndimage import shift
+
+import prismask
+from prismask.optics import Gaussian, fabricate_mask
+
+scene = prismask.demo_scene(96)
+moved = fabricate_mask((96, 96), torch.Generator().manual_seed(8)).numpy()
+calibrated = np.clip(shift(moved, (0.35, 0.4), order=3, mode="nearest"), 0, 1)
+snapshot = prismask.simulate(scene, moved, sensor=Gaussian(0.002))
+
+# %% [markdown]
+# ## Notice
+#
+# `reconstruct` asks whether a mask near the given one would explain more of the snapshot. If so, that is a
+# `PrismaskWarning`:
+
+# %%
+cube = prismask.reconstruct(snapshot, calibrated)
+print(cube.attrs["residual"])
+
+# %% [markdown]
+# On the command line the same line begins with `warning:`, on the web page it stands at the top with a button
+# that mends it.
+#
+# ## Mend
+#
+# `align=True` finds the pose of the mask from the snapshot itself: where it lies, how sharp it is, how far
+# the spectrum spreads. That takes some hundred runs of the network, a minute for a small frame.
+
+# %%
+aligned = prismask.reconstruct(snapshot, calibrated, align=True)
+print(aligned.attrs["residual"])
+
+# %%
+best = prismask.reconstruct(snapshot, moved)
+figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
+titles = ("as calibrated", "aligned", "with the true mask")
+for ax, made, title in zip(axes, (cube, aligned, best), titles, strict=True):
+    error = np.abs(made.values - scene.values).mean(axis=0)
+    shown = ax.imshow(error, cmap="cividis", vmin=0, vmax=0.06)
+    ax.set_title(f"{title}: {prismask.score(made, scene)['psnr_paper']:.1f} dB")
+    ax.axis("off")
+bar = figure.colorbar(shown, ax=axes, label="mean error over the bands")
+
+# %% check
+psnr = [prismask.score(made, scene)["psnr_paper"] for made in (cube, aligned, best)]
+assert psnr[0] + 0.5 < psnr[1]
+
+# %% [markdown]
+# ## Once for all
+#
+# The pose belongs to the camera, not to the snapshot. Find it once and pass the aligned cube as `pose=` (or
+# `--pose cube.nc`) for every other snapshot of the same day:
+
+# %%
+other = prismask.simulate(prismask.demo_scene(96, seed=1), moved, sensor=Gaussian(0.002), seed=1)
+quick = prismask.reconstruct(other, calibrated, pose=aligned)
+print(quick.attrs["residual"])
+
+# %% [markdown]
+# | what you see | what it means | what to do |
+# |---|---|---|
+# | *the snapshot contradicts its mask* | the mask lies a fraction of a pixel elsewhere, is out of focus, or the dispersion is a little off | `align=True`; then `pose=` |
+# | *the mask is in this snapshot, but transposed* (or flipped) | one file is the wrong way round | turn it as the message says |
+# | *the mask's pattern is not found* | another instrument's mask, or not in the sensor's pixels | find the right file |
+# | sizes that do not fit | mask or snapshot is cropped, or the dispersion is another one | the message names the crop, or the band count |

@@ -1,0 +1,68 @@
+"""Cubes, masks and snapshots in napari: `napari cube.nc`, or dropped onto its window.
+
+A cube is one layer whose slider runs over the bands; its error bar is a second one, hidden at
+first. napari finds the reader through `napari.yaml`, which this package names as an entry point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prismask.errors import PrismaskError
+from prismask.scenes.formats.files import load
+from prismask.scenes.formats.registry import identify
+from prismask.scenes.records import Cube, Record
+
+Layer = tuple[Any, dict[str, Any], str]
+"""Values, how to show them, and napari's name of the kind."""
+Paths = str | Sequence[str]
+
+BRIGHT = 99.5
+"""Percentile of the values at which the grey scale ends."""
+
+
+def get_reader(path: Paths) -> Callable[[Paths], list[Layer]] | None:
+    """A function that reads these files; None where one of them is in no format of ours."""
+    try:
+        for one in _listed(path):
+            identify(Path(one))
+    except PrismaskError:
+        return None
+    return read_layers
+
+
+def read_layers(path: Paths) -> list[Layer]:
+    """The layers of one file or of several."""
+    return [layer for one in _listed(path) for layer in layers_of(load(one), Path(one).stem)]
+
+
+def layers_of(record: Record, name: str) -> list[Layer]:
+    """The layers of a record: its values, and for a cube the width of its interval."""
+    metadata: dict[str, Any] = {"prismask": dict(record.attrs)}
+    axes = ("wavelength", "y", "x")[-record.values.ndim :]
+    if isinstance(record, Cube) and record.wavelengths is not None:
+        metadata["wavelengths_nm"] = [float(at) for at in record.wavelengths]
+    layers = [_layer(record.values, name, axes, metadata)]
+    if isinstance(record, Cube) and record.lower is not None and record.upper is not None:
+        width = record.upper - record.lower
+        layers.append(
+            _layer(width, f"{name}: width of the interval", axes, metadata, visible=False)
+        )
+    return layers
+
+
+def _layer(
+    values: Any, name: str, axes: tuple[str, ...], metadata: dict[str, Any], visible: bool = True
+) -> Layer:
+    low, high = float(min(0.0, values.min())), float(np.percentile(values, BRIGHT))
+    limits = (low, high if high > low else low + 1.0)
+    told = {"name": name, "contrast_limits": limits, "visible": visible, "metadata": metadata}
+    return values, {**told, "axis_labels": axes}, "image"
+
+
+def _listed(path: Paths) -> list[str]:
+    return [path] if isinstance(path, str) else list(path)

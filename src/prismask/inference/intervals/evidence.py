@@ -1,0 +1,254 @@
+"""What is known about a cube without its truth, value by value: the features of an error bar.
+
+Everything is computed in the snapshot's own bands and pixels from the cube that people get, so it
+is the same for every network, camera and orientation, and relative to the snapshot's brightness,
+so that a brighter exposure changes nothing. Features are logarithms (`log(v + FLOOR)`) unless said
+otherwise:
+
+    value, brightness   of the value, and of its surroundings
+    gradient            over space; `step` and `bend`: first and second differences over the bands
+    residual, far       what the re-projected cube leaves of the snapshot where the value landed, in
+                        a small and in a large neighbourhood
+    reference           the cube of a quick solver minus this one, positive and negative part
+                        apart, for an error bar has two ends; and `reference_bend`, the second
+                        difference over its bands
+    light               share of the bands that reach the sensor pixel: little at the dark ends
+    noise               of the snapshot, in the units of the cube
+    place               position in the spectrum, as cosines
+    disagreement        of a mirror ensemble, where the network is one
+    probe, other_camera what the probe of the mask gained, and whether the camera is not the
+                        training's
+
+Numbers of the whole snapshot are left to `facts`, for its verdict: in an error bar they would only
+tell the few scenes of a fit apart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from prismask.inference.engine.tiling import project, throughput
+from prismask.optics.camera import CASSI
+from prismask.solvers import create_solver
+
+FLOOR = 1e-3
+"""Added before logarithms, relative to the snapshot's brightness."""
+NEAR, FAR = 5, 17
+"""Sides of the neighbourhoods that features are averaged over, in pixels."""
+SMOOTH, STEPS, STRIP = 9, 6, 96
+"""`missing_light`: side of the window whose triangle smooths it, conjugate gradient steps, and the
+lines in the middle of the frame that it is computed on."""
+PLACES = 3
+"""Cosines over the spectrum."""
+LINES, MARGIN = 256, 24
+"""Lines across the dispersion that are worked on at a time, and those beside them that are seen."""
+REFERENCE, ITERATIONS, LEAST_NOISE = "gap-tv", 60, 0.01
+"""The quick solver, its iterations, and the noise it is told at least (of the snapshot's rms)."""
+LEAST_LIGHT = 0.1
+"""Throughput by which a residual is divided at least; at the ends of the dispersion it is 0."""
+DISAGREEMENT = "disagreement"
+"""The feature that only some estimates have."""
+VALUES = (
+    "value", "brightness", "gradient", "step", "bend", "residual", "far", "reference_above",
+    "reference_below", "reference_bend", "light", "noise",
+    *(f"place_{k}" for k in range(1, PLACES + 1)), "probe", "other_camera",
+)  # fmt: skip
+"""Features of every value, in the order of `Evidence.features`."""
+FACTS = ("unexplained", "over_noise", "missing", "apart", "probe", "other_camera", "mismatch")
+"""Numbers of the whole snapshot."""
+PROBE_FROM = 0.01
+"""Gain of the mask's probe below which it says nothing: right masks reach it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """A cube and its snapshot; all tensors float32, in the snapshot's bands, pixels and units."""
+
+    values: Tensor
+    """The cube `(C, H, W)`."""
+    signal: Tensor
+    """The snapshot `(H, L)`."""
+    mask: Tensor
+    """`(1, 1|C, h, w)`."""
+    camera: CASSI
+    noise_std: float
+    """Of the snapshot."""
+    brightness: float
+    """Of the snapshot: how bright white would be."""
+    disagreement: Tensor | None = None
+    """How far the answers of a mirror ensemble are apart, `(C, H, W)`."""
+    probe_gain: float | None = None
+    """Of the mask's probe (`alignment.probe`); None: it was not probed."""
+    mismatch: float = 1.0
+    """Dispersion mismatch of the camera, at least 1."""
+    other_camera: bool = False
+    """Whether the camera is not the training's."""
+
+    @property
+    def level(self) -> float:
+        """The unit of all features: the snapshot's brightness, or 1 where it is dark."""
+        return self.brightness if self.brightness > 0 else 1.0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the features, in their order."""
+        return feature_names(self.disagreement is not None)
+
+    @cached_property
+    def residual(self) -> Tensor:
+        """y − A x, `(H, L)`."""
+        return self.signal - project(self.values, self.mask, self.camera)
+
+    @cached_property
+    def reference(self) -> Tensor:
+        """The cube of a quick solver, `(C, H, W)`."""
+
+        def part(signal: Tensor, mask: Tensor) -> Tensor:
+            level = float(signal.square().mean().sqrt())
+            noise = max(self.noise_std / level, LEAST_NOISE) if level > 0 else 0.0
+            solver = create_solver(REFERENCE, iterations=ITERATIONS, noise=noise)
+            return solver(signal[None], mask, self.camera)[0]
+
+        return self._in_strips(part, self.signal)
+
+    def _in_strips(self, part: Callable[[Tensor, Tensor], Tensor], frame: Tensor) -> Tensor:
+        """`part` of strips of the sensor `frame (H, L)` and the mask, joined, `(C, H, W)`.
+
+        Lines never mix in the camera, so strips with margins bound the memory.
+        """
+        along_width = self.camera.axis == "width"
+        across = -2 if along_width else -1
+        made = torch.empty_like(self.values)
+        total = made.shape[across]
+        for first in range(0, total, LINES):
+            last = min(total, first + LINES)
+            start, stop = max(0, first - MARGIN), min(total, last + MARGIN)
+            seen, code = (t.narrow(across, start, stop - start) for t in (frame, self.mask))
+            found = part(seen, code).narrow(across, first - start, last - first)
+            made.narrow(across, first, last - first).copy_(found)
+        return made
+
+    @property
+    def _probe(self) -> float:
+        return max(0.0, (self.probe_gain or 0.0) - PROBE_FROM)
+
+    @cached_property
+    def facts(self) -> dict[str, float]:
+        """Numbers of the whole snapshot, by the names in `FACTS`, before any logarithm."""
+        rms = float(self.residual.square().mean().sqrt())
+        signal = max(float(self.signal.square().mean().sqrt()), 1e-12)
+        across = -2 if self.camera.axis == "width" else -1
+        lines = min(STRIP, self.residual.shape[across])
+        first = (self.residual.shape[across] - lines) // 2
+        left, mask = (t.narrow(across, first, lines) for t in (self.residual, self.mask))
+        missing = missing_light(left[None], mask, self.camera)
+        apart = float((self.reference - self.values).square().mean().sqrt()) / self.level
+        return {
+            "unexplained": math.sqrt(max(rms**2 - self.noise_std**2, 0.0)) / signal,
+            "over_noise": rms / max(self.noise_std, FLOOR * signal),
+            "missing": float(missing.square().mean().sqrt()) / self.level,
+            "apart": apart,
+            "probe": self._probe,
+            "other_camera": float(self.other_camera),
+            "mismatch": self.mismatch - 1,
+        }
+
+    def features(self) -> Iterator[Tensor]:
+        """The features `(K, H, W)` of each band, in the order of `names`."""
+        light = throughput(self.mask, self.camera)
+        left = self.camera.unshear((self.residual.abs() / light.clamp_min(LEAST_LIGHT))[None])[0]
+        lit = self.camera.unshear(light[None])[0] / light.max().clamp_min(1e-12)
+        noise = self.noise_std / max(float(light.mean()), LEAST_LIGHT)
+        bent, refined = (_bend(cube) for cube in (self.values, self.reference))
+        steps = _step(self.values)
+        facts = [_log(torch.tensor(value)) for value in (self._probe, float(self.other_camera))]
+        for band, values in enumerate(self.values):
+            apart = self.reference[band] - values
+            near = [
+                values.abs(), _gradient(values), steps[band].abs(), bent[band].abs(), left[band],
+                apart.clamp_min(0), (-apart).clamp_min(0), refined[band].abs(),
+                *([] if self.disagreement is None else [self.disagreement[band]]),
+            ]  # fmt: skip
+            (bright, gradient, step, bend, residual, above, below, refine, *spreads) = (
+                _log(plane) for plane in _average(torch.stack(near) / self.level, NEAR)
+            )
+            far = _log(_average(left[band][None] / self.level, FAR)[0])
+            place = band / max(1, len(self.values) - 1)
+            constant = [
+                _log(torch.tensor(noise / self.level)),
+                *(torch.tensor(math.cos(math.pi * k * place)) for k in range(1, PLACES + 1)),
+            ]
+            planes = [
+                _log(values.abs() / self.level), bright, gradient, step, bend, residual, far,
+                above, below, refine, _log(lit[band]),
+            ]  # fmt: skip
+            even = [number.expand_as(values) for number in (*constant, *facts)]
+            yield torch.stack([*planes, *even, *spreads])
+
+
+def feature_names(mirrored: bool) -> tuple[str, ...]:
+    """Names of the features in their order; `mirrored`: of a mirror ensemble."""
+    return (*VALUES, *([DISAGREEMENT] if mirrored else []))
+
+
+def missing_light(residual: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+    """The smooth cube `(B, C, H, W)` that explains a `residual (B, H, L)` best.
+
+    A few steps of conjugate gradients on ‖r − A S z‖² for S, a smoothing: masks differ from pixel
+    to pixel, so over a neighbourhood the residual tells in which band light is missing.
+    """
+    left = residual.clone()
+    gradient = _smooth(camera.adjoint(left, mask))
+    step, made = gradient.clone(), torch.zeros_like(gradient)
+    power = gradient.square().sum((1, 2, 3), keepdim=True)
+    for _ in range(STEPS):
+        seen = camera.forward(_smooth(step), mask)
+        size = power / seen.square().sum((1, 2)).clamp_min(1e-30)[:, None, None, None]
+        made += size * step
+        left = left - size[:, 0] * seen
+        gradient = _smooth(camera.adjoint(left, mask))
+        now = gradient.square().sum((1, 2, 3), keepdim=True)
+        step = gradient + now / power.clamp_min(1e-30) * step
+        power = now
+    return _smooth(made)
+
+
+def _smooth(cube: Tensor) -> Tensor:
+    for _ in range(2):
+        cube = F.avg_pool2d(cube, SMOOTH, 1, SMOOTH // 2)
+    return cube
+
+
+def _average(planes: Tensor, side: int) -> Tensor:
+    """Mean of planes `(N, H, W)` over a window, of the pixels there are at the border."""
+    return F.avg_pool2d(planes[None], side, 1, side // 2, count_include_pad=False)[0]
+
+
+def _gradient(plane: Tensor) -> Tensor:
+    """|∂y| + |∂x| of `(H, W)`, forward differences, 0 at the far border."""
+    down = F.pad(plane.diff(dim=0).abs(), (0, 0, 0, 1))
+    right = F.pad(plane.diff(dim=1).abs(), (0, 1))
+    return down + right
+
+
+def _step(cube: Tensor) -> Tensor:
+    """First differences over the bands of `(C, H, W)`, centred."""
+    padded = torch.cat([cube[:1], cube, cube[-1:]])
+    return (padded[2:] - padded[:-2]) / 2
+
+
+def _bend(cube: Tensor) -> Tensor:
+    """Second differences over the bands of `(C, H, W)`; the ends repeat."""
+    padded = torch.cat([cube[:1], cube, cube[-1:]])
+    return padded[2:] - 2 * cube + padded[:-2]
+
+
+def _log(plane: Tensor) -> Tensor:
+    return (plane + FLOOR).log()

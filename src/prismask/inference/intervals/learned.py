@@ -1,0 +1,177 @@
+"""Error bars whose widths are predicted value by value, made honest by conformal calibration.
+
+A regressor (`intervals.head`) predicts from what is known without the truth (`intervals.evidence`)
+how far above and below each estimate the truth may lie. That alone promises nothing. So it is
+fitted as many times as there are folds of scenes, each time without one fold, and on the scenes
+that it has not seen the factor q is read off by which its reaches have to be multiplied,
+
+    [estimate − q · below, estimate + q · above],
+
+conformalised quantile regression (Romano et al., 2019) with a factor instead of a summand. q is not
+the quantile of all values together: it is raised until also the worst tenth of the snapshots that
+were left out holds nearly the level (`slack_of`), as far as the mean stays near it. The regressor
+that is stored has seen all scenes. Cameras that are not the training's, and masks that their
+snapshot contradicts, are classes with factors of their own (Mondrian).
+
+What this promises: over scenes, lights, noise, masks and cameras like those of the fit
+(`intervals.snapshots`) the level holds on average, and nearly for each of the worst tenth of the
+snapshots; what was found for each scene, quarter of the intensities, band and condition is stored
+beside it. It promises nothing about a single pixel, nor about worlds unlike those.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from prismask.errors import ConfigError, PrismaskError, WeightsError
+from prismask.inference.intervals.evidence import DISAGREEMENT, Evidence, feature_names
+from prismask.inference.intervals.head import WidthHead
+
+VERSION = 2
+"""Of the record; that of `intervals.model`, which has none, is the first."""
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+"""Coverages that are fitted."""
+CHUNK = 1 << 18
+"""Values whose reach is computed at a time."""
+
+
+def slack_of(level: float) -> tuple[float, float]:
+    """What the worst tenth of the snapshots is to hold at least, and the mean at most.
+
+    80 and 93 % at a level of 90 %.
+    """
+    return 1 - 2 * (1 - level), 1 - 0.7 * (1 - level)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """By what reaches are multiplied, for one class of snapshots."""
+
+    quantiles: dict[float, float]
+    """Coverage → factor on the reach that was predicted for it."""
+    about: dict[str, Any] = field(default_factory=dict)
+    """What it was fitted on."""
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedInterval:
+    """A fitted interval."""
+
+    head: WidthHead
+    quantiles: dict[float, float]
+    """Coverage → factor on the reach that was predicted for it."""
+    classes: dict[str, Factors] = field(default_factory=dict)
+    """Other factors, for classes of snapshots."""
+    about: dict[str, Any] = field(default_factory=dict)
+    """What it was fitted on, and how it did on what was left out."""
+
+    def for_classes(self, names: Collection[str]) -> LearnedInterval:
+        """The interval of snapshots that belong to the classes `names`; the widest of several."""
+        known = [self.classes[name].quantiles for name in names if name in self.classes]
+        if not known:
+            return self
+        widest = {level: max(of[level] for of in known) for level in self.quantiles}
+        return replace(self, quantiles=widest)
+
+    def check(self, level: float, spreads: Collection[str]) -> None:
+        """Raise `ConfigError` unless `level` was fitted and no other spread is needed."""
+        self.place(level)
+        if DISAGREEMENT in self.head.names and DISAGREEMENT not in spreads:
+            raise ConfigError(
+                "this interval was fitted to a mirror ensemble, which the network is no more: "
+                "calibrate again (`prismask calibrate`), or set `mirror_ensemble` of its record "
+                "to 2."
+            )
+
+    def place(self, level: float) -> int:
+        """Which of the fitted levels it is."""
+        for number, known in enumerate(self.head.levels):
+            if abs(known - level) < 1e-6:
+                return number
+        stored = ", ".join(f"{100 * known:g} %" for known in self.head.levels)
+        raise ConfigError(f"no interval of {100 * level:g} % is stored; there are {stored}.")
+
+    def width_ratio(self, level: float) -> float:
+        """Width of the 90 % interval over that of another level, on average over the fit."""
+        widths: Mapping[str, float] = self.about.get("mean_widths", {})
+        wanted, here = widths.get(f"{0.9:g}"), widths.get(f"{level:g}")
+        return wanted / here if wanted and here else 1.0
+
+    def reach(self, evidence: Evidence, level: float) -> tuple[Tensor, Tensor]:
+        """How far above and below the truth may lie, each `(C, H, W)`, in the cube's units."""
+        place, known = self.place(level), evidence.names
+        columns = [known.index(name) for name in self.head.names]
+        levels = self.head.levels[: place + 1]
+        factors = torch.tensor([self.quantiles[one] for one in levels]) * evidence.level
+        above, below = torch.empty_like(evidence.values), torch.empty_like(evidence.values)
+        for band, features in enumerate(evidence.features()):
+            rows = features.flatten(1).T[:, columns]
+            found = [self.head.reach(part) for part in torch.split(rows, CHUNK)]
+            for side, whole in enumerate((above, below)):
+                # Never less far than at a lower level, whatever the factors are.
+                flat = [(r[side][:, : place + 1] * factors).amax(1) for r in found]
+                whole[band] = torch.cat(flat).view_as(whole[band])
+        return above, below
+
+    def ends(self, evidence: Evidence, level: float) -> tuple[Tensor, Tensor]:
+        """Lower and upper end; light is not negative, so neither is the lower end."""
+        above, below = self.reach(evidence, level)
+        values = evidence.values
+        return torch.maximum(values - below, values.clamp_max(0)), values + above
+
+    def to_record(self) -> dict[str, Any]:
+        """Plain values for a weights record."""
+        return {
+            "version": VERSION,
+            "head": self.head.to_record(),
+            "quantiles": {f"{level:g}": q for level, q in self.quantiles.items()},
+            "classes": {
+                name: {
+                    "quantiles": {f"{level:g}": q for level, q in size.quantiles.items()},
+                    "about": dict(size.about),
+                }
+                for name, size in self.classes.items()
+            },
+            "about": dict(self.about),
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], source: str = "the weights") -> LearnedInterval:
+        """Read what `to_record` wrote; source: what it is stored with, for messages."""
+        try:
+            if record["version"] != VERSION:
+                raise ValueError(
+                    f"it has version {record['version']}, and this program knows {VERSION}"
+                )
+            head = WidthHead.from_record(record["head"])
+            sizes = {
+                str(name): Factors(_read(size["quantiles"], head), dict(size.get("about", {})))
+                for name, size in record["classes"].items()
+            }
+            own = Factors(_read(record["quantiles"], head))
+            unknown = set(head.names) - set(feature_names(True))
+            if unknown:
+                raise ValueError(f"it needs {', '.join(sorted(unknown))}, which nobody computes")
+            return cls(head, own.quantiles, sizes, dict(record["about"]))
+        except (KeyError, TypeError, ValueError, AttributeError, PrismaskError) as error:
+            said = str(error).rstrip(".") or type(error).__name__
+            raise WeightsError(
+                f"the interval stored with {source} is damaged: {said}. Calibrate again "
+                "(`prismask calibrate`), or get the file anew."
+            ) from error
+
+
+def _read(quantiles: Mapping[str, Any], head: WidthHead) -> dict[float, float]:
+    """Factors by level; those of the head, no other ones, and all of them positive."""
+    found = {float(level): float(q) for level, q in quantiles.items()}
+    if set(found) != set(head.levels):
+        raise ValueError("its levels are not those of its regressor")
+    if not all(0 < q < math.inf for q in found.values()):
+        raise ValueError("a factor on its reach is not above 0, or not finite")
+    return {level: found[level] for level in head.levels}

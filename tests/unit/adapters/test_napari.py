@@ -1,0 +1,65 @@
+"""Records as napari's layers."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from prismask import Cube, Mask, Measurement, save
+from prismask.adapters import get_reader
+from prismask.adapters import napari as adapter
+
+MANIFEST = Path(adapter.__file__).with_name("napari.yaml")
+
+
+def test_a_cube_and_its_interval(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).random((3, 4, 5)).astype(np.float32)
+    cube = Cube(values, [450, 550, 650], lower=values - 0.1, upper=values + 0.2)
+    save(cube, tmp_path / "cube.nc")
+    reader = get_reader(str(tmp_path / "cube.nc"))
+    assert reader is not None
+    (shown, told, kind), (width, beside, _) = reader(str(tmp_path / "cube.nc"))
+    np.testing.assert_array_equal(shown, values)
+    assert kind == "image"
+    assert told["name"] == "cube"
+    assert told["axis_labels"] == ("wavelength", "y", "x")
+    assert told["metadata"]["wavelengths_nm"] == [450, 550, 650]
+    assert told["contrast_limits"][0] == 0
+    np.testing.assert_allclose(width, 0.3, atol=1e-6)
+    assert beside["visible"] is False
+
+
+def test_several_files_and_even_ones(tmp_path: Path) -> None:
+    save(Mask(np.zeros((4, 5))), tmp_path / "mask.nc")
+    save(Measurement(np.ones((4, 9))), tmp_path / "shot.nc")
+    paths = [str(tmp_path / name) for name in ("mask.nc", "shot.nc")]
+    reader = get_reader(paths)
+    assert reader is not None
+    layers = reader(paths)
+    assert [told["axis_labels"] for _, told, _ in layers] == [("y", "x")] * 2
+    for _, told, _ in layers:
+        low, high = told["contrast_limits"]
+        assert low < high
+
+
+def test_strangers_are_left_to_other_readers(tmp_path: Path) -> None:
+    (tmp_path / "notes.nc").write_text("not a cube")
+    assert get_reader(str(tmp_path / "notes.nc")) is None
+    assert get_reader(str(tmp_path / "missing.nc")) is None
+
+
+def test_the_manifest_names_what_is_there() -> None:
+    text = MANIFEST.read_text(encoding="utf-8")
+    module, _, function = text.split("python_name: ")[1].split()[0].partition(":")
+    assert getattr(import_module(module), function) is get_reader
+    toml = (Path(__file__).resolve().parents[3] / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'prismask = "prismask.adapters:{MANIFEST.name}"' in toml
+
+
+def test_npe2_accepts_the_manifest() -> None:
+    npe2 = pytest.importorskip("npe2", reason="npe2 is not installed (extra: napari)")
+    manifest = npe2.PluginManifest.from_file(MANIFEST)
+    assert manifest.contributions.readers[0].command == "prismask.read"

@@ -1,0 +1,333 @@
+"""A network that works from the snapshot behind every camera: what it is shown is what there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_lumen import CAMERAS, NOMINAL, SIZE, lumen, snapshots
+from torch import Tensor
+
+from prismask.apps.cli.models import _facts, _weights_line
+from prismask.errors import PrismaskWarning
+from prismask.inference.alignment.pose import MaskPose
+from prismask.inference.camera_match.as_it_is import AsItIs, adapter_for
+from prismask.inference.camera_match.frames import Turn
+from prismask.inference.delivery import deliver_batch, in_pose
+from prismask.inference.inspection import prepare
+from prismask.inference.methods import selection
+from prismask.inference.methods.adaptation import _pieces
+from prismask.inference.methods.network import NetworkMethod
+from prismask.inference.methods.registry import network_method
+from prismask.inference.methods.selection import Choice
+from prismask.inference.options import Options
+from prismask.inference.reconstruct import reconstruct
+from prismask.models import catalogue
+from prismask.models.network import Reconstructor
+from prismask.models.trained import trained_with
+from prismask.models.weights import save_weights
+from prismask.optics.camera import CASSI
+from prismask.optics.randomness import seeded
+from prismask.scenes.records import Cube
+
+CPU = torch.device("cpu")
+PLAIN: dict[str, Any] = {
+    "device": "cpu", "precision": "float32", "dark": 0.0, "bad_pixels": "none", "check_mask": False,
+}  # fmt: skip
+ANY = pytest.mark.filterwarnings("ignore:this camera is beyond:prismask.errors.PrismaskWarning")
+"""For those who insist behind two dispersers, which the small network's record does not know."""
+
+
+def made(model: Reconstructor, shot: Tensor, mask: Tensor, camera: CASSI, **how: Any) -> Cube:
+    return reconstruct(shot, mask[0], camera, model=model, **{**PLAIN, **how})
+
+
+def bare(
+    model: Reconstructor, shots: Tensor, mask: Tensor, camera: CASSI, std: Tensor | None
+) -> Tensor:
+    """The network itself on turned frames of noise 0.01, and its cubes turned back."""
+    turn = Turn.towards(camera, 2.0)
+    told = None if std is None else turn.there(std)
+    level = torch.full((len(shots),), 0.01)
+    cubes: Tensor = model(turn.there(shots), turn.there(mask), turn.camera(camera), level, told)
+    return turn.back(cubes)
+
+
+# --- the same as the network itself ---------------------------------------------------------------
+
+
+@ANY
+@pytest.mark.parametrize("per_band", [False, True], ids=["one plane", "a plane per band"])
+@pytest.mark.parametrize("name", CAMERAS)
+def test_what_is_delivered_is_what_the_network_says(name: str, per_band: bool) -> None:
+    camera, model = CAMERAS[name], lumen()
+    shots, mask = snapshots(camera, 2, camera.bands if per_band else 1)
+    # A map that differs from pixel to pixel: turned the wrong way it would be another one.
+    std = 0.2 * torch.rand(mask.shape, generator=seeded(7))
+    for told, given in ((std, {"mask_std": std}), (None, {})):
+        expected = bare(model, shots, mask, camera, told)
+        options = Options(noise_std=0.01, **PLAIN, **given)
+        method = network_method(model, CPU, options)
+        batch = deliver_batch(method, None, shots, mask, camera, options)
+        torch.testing.assert_close(batch, expected, atol=1e-5, rtol=1e-4)
+        for shot, cube in zip(shots, expected, strict=True):
+            found = made(model, shot, mask, camera, noise_std=0.01, **given)
+            np.testing.assert_allclose(found.values, cube, atol=1e-5, rtol=1e-4)
+            assert found.values.shape == (camera.bands, *SIZE)
+    assert not torch.allclose(bare(model, shots, mask, camera, std), expected, atol=1e-3)
+
+
+@ANY
+@pytest.mark.parametrize("name", CAMERAS)
+def test_nothing_is_resampled(name: str) -> None:
+    camera = CAMERAS[name]
+    shots, mask = snapshots(camera)
+    method = network_method(lumen(), CPU, Options(**PLAIN))
+    seen = method.view(shots, mask, camera, torch.zeros(1), torch.full((1,), 0.5))
+    assert not seen.is_resampled
+    assert seen.camera.axis == "width"
+    assert seen.camera.bands == camera.bands
+    torch.testing.assert_close(seen.turn.back(seen.signal), shots, atol=0, rtol=0)
+
+
+# --- the last step --------------------------------------------------------------------------------
+
+
+@ANY
+@pytest.mark.parametrize("name", CAMERAS)
+def test_without_noise_an_exact_mask_is_believed(name: str) -> None:
+    camera, model = CAMERAS[name], lumen()
+    (shot, mask) = snapshots(camera)
+    cube = torch.tensor(made(model, shot[0], mask, camera, noise_std=0.0, mask_std=0.0).values)
+    left = (camera.forward(cube[None], mask) - shot).square().mean().sqrt()
+    told = (torch.zeros(1), torch.zeros_like(mask))
+    before = camera.forward(model.before_projection(shot, mask, camera, *told), mask) - shot
+    if camera.is_exactly_diagonal:
+        assert left < 1e-6 * shot.square().mean().sqrt()
+    # Between pixels A Aᵀ is not diagonal: the last step goes there by steps, and not all the way.
+    assert left < 0.15 * before.square().mean().sqrt()
+
+
+@pytest.mark.parametrize("name", ["of the training", "fractional", "along the height"])
+def test_the_more_a_mask_may_be_wrong_the_less_it_is_believed(name: str) -> None:
+    """A network whose features say nothing: the cube before the last step is always the same."""
+    camera, model = CAMERAS[name], lumen(size=0.0)
+    (shot, mask) = snapshots(camera)
+    left = []
+    for std in (0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0):
+        cube = made(model, shot[0], mask, camera, noise_std=0.0, mask_std=std)
+        left.append(float((camera.forward(torch.tensor(cube.values)[None], mask) - shot).norm()))
+    assert left == sorted(left)
+    assert left[-1] > 5 * left[0]
+
+
+def test_a_mask_is_doubted_where_it_is_told_to_be_wrong() -> None:
+    (shot, mask), model = snapshots(NOMINAL), lumen(size=0.0)
+    std = torch.zeros_like(mask)
+    std[..., :12, :] = 0.3
+    cube = made(model, shot[0], mask, NOMINAL, noise_std=0.0, mask_std=std)
+    left = (NOMINAL.forward(torch.tensor(cube.values)[None], mask) - shot).abs()[0]
+    assert float(left[:12].mean()) > 100 * float(left[12:].mean())
+
+
+# --- everything else that a network does ----------------------------------------------------------
+
+
+def test_strips_have_their_part_of_the_map() -> None:
+    (shot, mask) = snapshots(NOMINAL)
+    std = 0.3 * torch.rand(mask.shape, generator=seeded(8))
+    whole, cut, untold = (
+        made(lumen(stages=1), shot[0], mask, NOMINAL, noise_std=0.01, **how).values
+        for how in ({"mask_std": std}, {"mask_std": std, "tile": 8}, {"tile": 8})
+    )
+    np.testing.assert_allclose(cut, whole, atol=1e-4)
+    assert np.abs(untold - whole).max() > 0.01
+
+
+def test_samples_are_drawn_from_a_posterior_beside_the_told_map() -> None:
+    (shot, mask) = snapshots(NOMINAL)
+    std = 0.2 * torch.rand(mask.shape, generator=seeded(8))
+    found, other = (
+        made(lumen("gst"), shot[0], mask, NOMINAL, samples=3, noise_std=0.01, mask_std=told)
+        for told in (std, 0.0)
+    )
+    assert found.std is not None
+    assert float(found.std.min()) > 0
+    assert np.abs(found.values - other.values).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ["of the training", "along the height", "two dispersers"])
+def test_pieces_to_learn_from_are_taken_through_masks_that_are_as_wrong(name: str) -> None:
+    camera = CAMERAS[name]
+    mask = 0.3 + 0.4 * snapshots(camera)[1]  # nowhere so near to its ends that it is cut off
+    cube = torch.rand(camera.bands, *SIZE, generator=seeded(2))
+    told = 0.1 * mask  # so that a piece of it can be recognised
+    truth, code, shot, spread = next(_pieces(cube, mask, camera, 0.0, 4, told))
+    torch.testing.assert_close(spread, 0.1 * code)
+    off = (shot - camera.forward(truth, code)).square()
+    expected = camera.forward(truth.square(), spread.square())
+    assert float(off.mean() / expected.mean()) == pytest.approx(1, rel=0.2)
+    truth, code, shot, spread = next(_pieces(cube, mask, camera, 0.0, 4))
+    torch.testing.assert_close(shot, camera.forward(truth, code))
+    assert bool((spread < 0).all())
+
+
+def test_it_learns_the_scene_and_says_so() -> None:
+    (shot, mask) = snapshots(NOMINAL)
+    found = made(lumen(), shot[0], mask, NOMINAL, noise_std=0.01, mask_std=0.05, adapt=2)
+    assert any("learn" in line for line in found.attrs["findings"])
+
+
+def test_a_map_moves_with_its_mask() -> None:
+    (shot, mask) = snapshots(NOMINAL)
+    options = Options(mask_std=0.1 * mask, noise_std=0.01, **PLAIN)
+    (snapshot,) = prepare(shot, mask, NOMINAL, options).snapshots()
+    # A blur and other values change the mask, not how far it may be wrong.
+    moved = in_pose(snapshot, MaskPose(down=2, right=-1, middle=0.1, blur=0.3)).snapshot
+    assert moved.mask_std is not None
+    inner = moved.mask_std[..., 3:-3, 3:-3]
+    torch.testing.assert_close(inner, 0.1 * mask[..., 5:-1, 2:-4], atol=1e-5, rtol=1e-4)
+
+
+def test_other_precisions_and_half_error_know_the_map() -> None:
+    (shot, mask) = snapshots(NOMINAL)
+    exact, half = (
+        made(lumen(), shot[0], mask, NOMINAL, noise_std=0.01, mask_std=0.1, precision=precision)
+        for precision in ("float32", "half")
+    )
+    np.testing.assert_allclose(half.values, exact.values, atol=0.05)
+
+
+def test_work_is_counted_behind_other_cameras() -> None:
+    method = network_method(lumen(), CPU, Options(**PLAIN))
+    few, many = (method.work(CAMERAS[name], SIZE)[1] for name in ("few bands", "many bands"))
+    assert few is not None
+    assert many is not None
+    assert few < many
+
+
+def test_an_interval_serves_other_band_counts() -> None:
+    model = lumen()
+    constants = [-4.0, -3.5, -3.0, -2.5, -2.0, -1.5]
+    model.record["interval"] = {
+        "single": {"bands": constants, "exponents": {}, "quantiles": {"0.9": 1.0}}
+    }
+    camera = CAMERAS["many bands"]
+    (shot, mask) = snapshots(camera)
+    cube = made(model, shot[0], mask, camera, noise_std=0.01)
+    assert cube.upper is not None
+    width = (cube.upper - cube.values).mean((1, 2))
+    assert (np.diff(width) >= -1e-6).all()
+    assert width[0] == pytest.approx(np.exp(-4.0), rel=1e-3)
+    assert width[-1] == pytest.approx(np.exp(-1.5), rel=1e-3)
+
+
+# --- which cameras it has learned -----------------------------------------------------------------
+
+
+def adapter(camera: CASSI, **record: Any) -> AsItIs:
+    known = {"backbone": "lumen", "bands": 28, **trained_with(CASSI.from_step(28, 2.0)), **record}
+    found = adapter_for(camera, known)
+    assert isinstance(found, AsItIs)
+    return found
+
+
+LEARNED = {"spread": [0.6, 1.1], "bend": 0.1, "jitter": 0.3, "band_counts": [16, 40]}
+BENT = CASSI(tuple(54 * (u + 0.3 * u * (1 - u)) for u in np.linspace(0, 1, 28)))
+"""A prism: steps of 2.6 px at one end and 1.4 px at the other."""
+
+
+@pytest.mark.parametrize(
+    ("camera", "beyond"),
+    [
+        (CASSI.from_step(28, 2.0), ""),
+        (CASSI.from_step(28, -2.0, axis="height"), ""),
+        (CASSI.from_step(16, 3.0), ""),
+        (CASSI.from_step(24, 2.0), ""),
+        (CASSI.from_step(31, 2.0), ""),
+        (CASSI.from_step(28, 1.3), ""),
+        (BENT, ""),
+        (CASSI.from_step(28, 0.8), "21.6 px long"),
+        (CASSI.from_step(28, 3.0), "81 px long"),
+        (CASSI.from_step(8, 7.0), "it has 8 bands"),
+        (CASSI.from_step(90, 0.6), "it has 90 bands"),
+        (CASSI.from_step(28, 2.0, design="dual"), "it has two dispersers"),
+        (CASSI(tuple(54 * u**2 for u in np.linspace(0, 1, 28))), "even steps"),
+        (CASSI((0.0, 6.0, 3.0, *(3.0 * k for k in range(3, 18)))), "even steps"),
+    ],
+)
+def test_the_record_says_behind_which_cameras_it_learned(camera: CASSI, beyond: str) -> None:
+    found = adapter(camera, **LEARNED)
+    assert found.is_within_reach == (not beyond)
+    assert beyond in " ".join(found.beyond)
+    assert bool(found.beyond) == bool(beyond)
+
+
+def test_one_camera_in_the_record_is_one_camera_and_those_near_it() -> None:
+    assert adapter(CASSI.from_step(26, 2.1)).is_within_reach
+    assert not adapter(CASSI.from_step(16, 3.0)).is_within_reach
+    assert not adapter(CASSI.from_step(28, 1.5)).is_within_reach
+    two = adapter(CASSI.from_step(28, design="dual"), designs=["dual"])
+    assert two.is_within_reach
+    assert adapter_for(CASSI.from_step(5), {"backbone": "lumen", "bands": 28}).is_within_reach
+
+
+def test_cameras_of_the_family_have_errors_of_their_own() -> None:
+    """The interval was fitted behind the record's camera, turned or not."""
+    assert not adapter(CASSI.from_step(28, -2.0, "height"), **LEARNED).is_other_camera
+    assert adapter(CASSI.from_step(28, 1.8), **LEARNED).is_other_camera
+    assert adapter(CASSI.from_step(24, 2.0), **LEARNED).is_other_camera
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """One default, for every camera of its family."""
+    model = lumen()
+    save_weights(model, tmp_path / "lumen.small.safetensors", {**model.record, "default": True})
+    monkeypatch.setattr(selection, "defaults", lambda: catalogue.defaults(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", CAMERAS)
+def test_one_default_serves_its_family_and_a_solver_the_rest(shipped: Path, name: str) -> None:
+    camera = CAMERAS[name]
+    shots, mask = snapshots(camera)
+    cube = reconstruct(shots[0], mask[0], camera, **{**PLAIN, "precision": "auto"})
+    said = " ".join(line for line in cube.attrs["findings"] if "trained for" in line)
+    if name != "two dispersers":
+        assert (cube.attrs.get("model"), said) == ("lumen.small", "")
+        return
+    assert cube.attrs["method"] == "gap-tv"
+    assert said == (
+        "note: gap-tv is used: this camera is beyond what the network lumen.small was trained for: "
+        "it has two dispersers. Give --model lumen.small to use it anyway."
+    )
+
+
+def test_who_insists_is_warned(shipped: Path) -> None:
+    camera = CASSI.from_step(30, 1.0)
+    shots, mask = snapshots(camera)
+    weights = str(shipped / "lumen.small.safetensors")
+    with pytest.warns(PrismaskWarning, match="it has 30 bands.*compare with method='gap-tv'"):
+        cube = reconstruct(shots[0], mask[0], camera, model=weights, **PLAIN)
+    assert cube.attrs["model"] == "lumen.small"
+
+
+def test_the_default_aligns_for_a_solver_behind_its_family(shipped: Path) -> None:
+    chosen = Choice(Options("gap-tv", align=True), CPU)
+    aligner = chosen.aligner(CAMERAS["few bands"])
+    assert isinstance(aligner, NetworkMethod)
+    assert aligner.name == "lumen.small"
+    assert chosen.aligner(CAMERAS["two dispersers"]) is None
+
+
+def test_the_list_of_weights_says_which_cameras_they_serve(shipped: Path) -> None:
+    (one,) = catalogue.shipped(shipped)
+    facts = _facts(one)
+    assert (facts["any_camera"], facts["default"]) == (True, True)
+    line = _weights_line(facts)
+    assert line.startswith("lumen, any camera; ")
+    assert line.endswith("(default)")

@@ -1,0 +1,195 @@
+"""How far to trust a cube: the rule, its words, and the solver that is taken where it is better."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from prismask.errors import WeightsError
+from prismask.inference.intervals.evidence import FACTS, Evidence
+from prismask.inference.intervals.rows import Rows
+from prismask.inference.intervals.trust import SIGNS, TrustRule, Verdict, fit_trust
+from prismask.inference.methods.protocol import Estimate
+from prismask.inference.methods.selection import Choice
+from prismask.inference.options import Options
+from prismask.optics.camera import CASSI
+from prismask.optics.fabricate import fabricate_mask
+from prismask.optics.noise import estimate_noise
+from prismask.optics.randomness import seeded
+from prismask.scenes.synthetic.random_scenes import random_scene
+
+LIMITS = {"unexplained": 0.04, "width": 0.5, "solver": 0.1}
+
+
+def facts(**changes: float) -> dict[str, float]:
+    """Those of a cube that explains its snapshot."""
+    usual = {"unexplained": 0.01, "over_noise": 1.0, "missing": 0.01, "apart": 0.1, "probe": 0.0,
+             "other_camera": 0.0, "mismatch": 0.0}  # fmt: skip
+    return usual | changes
+
+
+def rule() -> TrustRule:
+    """A solver is better where more than 8 % stays unexplained."""
+    weights = [0.0] * SIGNS
+    weights[0], weights[1] = -math.log(0.08), 1.0
+    return TrustRule(dict(LIMITS), tuple(weights), {})
+
+
+def test_a_right_case_is_good() -> None:
+    verdict = rule().verdict(facts(), 0.2, -0.01)
+    assert verdict.grade == "good"
+    assert verdict.trust > 0.5
+    assert verdict.text.startswith("as for scenes of the fit")
+    assert verdict.findings(align=False, adapt=False) == []
+    assert not verdict.takes_solver
+
+
+@pytest.mark.parametrize(
+    ("changes", "width", "gain", "reason", "grade"),
+    [
+        ({"unexplained": 0.06}, 0.2, None, "unexplained", "doubtful"),
+        ({"unexplained": 0.4}, 0.2, None, "unexplained", "poor"),
+        ({}, 0.7, None, "width", "doubtful"),
+        ({}, 0.2, 0.2, "probe", "poor"),
+        ({"mismatch": 0.9}, 0.2, None, "mismatch", "doubtful"),
+    ],
+)
+def test_the_worst_sign_decides(
+    changes: dict[str, float], width: float, gain: float | None, reason: str, grade: str
+) -> None:
+    verdict = rule().verdict(facts(**changes), width, gain)
+    assert (verdict.reason, verdict.grade) == (reason, grade)
+    assert verdict.trust < 0.5
+    attrs = verdict.attrs()
+    assert attrs["trust_grade"] == grade
+    assert json.loads(json.dumps(attrs)) == attrs
+
+
+def test_more_is_worse() -> None:
+    found = [rule().verdict(facts(unexplained=u), 0.2, None).trust for u in (0.0, 0.03, 0.1, 0.3)]
+    assert found == sorted(found, reverse=True)
+
+
+def test_an_alignment_does_not_silence_it() -> None:
+    verdict = rule().verdict(facts(unexplained=0.3), 0.2, None)
+    (before,) = verdict.findings(align=False, adapt=False)
+    (after,) = verdict.findings(align=True, adapt=False)
+    assert "--align" in before.text
+    assert "--align" not in after.text
+    assert "--method gap-tv" in after.text
+    assert before.weight == after.weight == "warning"
+
+
+def toy_rows(seed: int, count: int = 60) -> list[Rows]:
+    """A third of the snapshots leaves much unexplained; there the solver is better."""
+    draw, made = np.random.default_rng(seed), []
+    for number in range(count):
+        hard = number % 3 == 0
+        left = draw.uniform(0.1, 0.3) if hard else draw.uniform(0.005, 0.03)
+        values = facts(unexplained=left, missing=left)
+        flat = np.zeros(4, dtype=np.float32)
+        made.append(
+            Rows(
+                np.zeros((4, 1), dtype=np.float32), flat, flat, flat, flat, flat > 0, ("value",),
+                f"scene{number % 5}", "lamp" if hard else "smooth",
+                "structured spectra" if hard else "right", 0.0, float("nan"), False,
+                tuple(values[name] for name in FACTS),
+                0.1 if hard else 0.03, 0.04 if hard else 0.1,
+            )
+        )  # fmt: skip
+    return made
+
+
+def test_the_fit_tells_them_apart() -> None:
+    fitted = fit_trust(toy_rows(0), np.full(60, 0.2))
+    assert fitted.about["right"] == 40
+    assert fitted.about["right_not_trusted"] <= 2
+    assert fitted.about["solver_taken"] >= 19
+    assert fitted.about["solver_taken_wrongly"] == 0
+    hard = fitted.verdict(facts(unexplained=0.2, missing=0.2), 0.2, None)
+    assert hard.takes_solver
+    assert hard.grade == "poor"
+    easy = fitted.verdict(facts(unexplained=0.02, missing=0.02), 0.2, None)
+    assert not easy.takes_solver
+    assert easy.grade == "good"
+    again = TrustRule.from_record(json.loads(json.dumps(fitted.to_record())))
+    assert again == fitted
+
+
+def test_a_solver_that_was_never_better_is_never_taken() -> None:
+    rows = [replace(one, rms_error=0.03, rms_reference=0.1) for one in toy_rows(0)]
+    # What misleads the rule: the more is unexplained the nearer the solver comes, but never ahead.
+    rows = [replace(one, rms_reference=0.032) if one.light == "lamp" else one for one in rows]
+    fitted = fit_trust(rows, np.full(60, 0.2))
+    assert fitted.about["solver_taken"] == 0
+    for left in (0.02, 0.2, 0.9):
+        assert not fitted.verdict(facts(unexplained=left, missing=left), 0.2, None).takes_solver
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 2}, {"limits": {"width": 1.0}}, {"weights": [1.0]},
+        {"limits": {"unexplained": 0.0, "width": 1.0, "solver": 0.1}}, {"weights": ["a"] * SIGNS},
+        {"weights": [float("nan")] * SIGNS},
+    ],
+)  # fmt: skip
+def test_a_damaged_rule_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(WeightsError, match=r"rule of trust stored with mine\.safetensors"):
+        TrustRule.from_record(rule().to_record() | change, "mine.safetensors")
+
+
+def estimate(verdict: Verdict) -> Estimate:
+    """A cube of zeros whose solver knows better."""
+    eye = CASSI.from_step(4)
+    truth = torch.tensor(random_scene(0, (32, 40), np.linspace(450.0, 650.0, 4)).values)
+    mask = fabricate_mask((32, 40), seeded(0))[None, None]
+    values = torch.zeros_like(truth)
+    known = Evidence(values, eye.forward(truth[None], mask)[0], mask, eye, 0.0, 1.0, None)
+    ends = np.full(values.shape, 0.05, dtype=np.float32)
+    attrs = {"method": "network", "model": "mine", "interval": "90 %, calibrated"}
+    return Estimate(values.numpy(), None, -ends, ends, attrs, (), known, verdict)
+
+
+def test_the_default_takes_the_solver_and_says_so() -> None:
+    poor = rule().verdict(facts(unexplained=0.3), 0.2, None)
+    free, asked = (
+        Choice(Options(), torch.device("cpu")),
+        Choice(Options(model="srn-looks.m2m"), torch.device("cpu")),
+    )
+    made = estimate(poor)
+    assert asked.settle(made, Options()) is made
+    assert (
+        free.settle(replace(made, verdict=rule().verdict(facts(), 0.2, None)), Options()).attrs[
+            "method"
+        ]
+        == "network"
+    )
+    taken = free.settle(made, Options())
+    assert taken.attrs["method"] == "gap-tv"
+    assert "model" not in taken.attrs
+    assert taken.values.max() > 0.1
+    assert taken.lower is not None
+    assert taken.upper is not None
+    assert (taken.lower <= taken.values).all()
+    assert (taken.values <= taken.upper).all()
+    assert any("--model mine" in finding.text for finding in taken.findings)
+
+
+def test_a_wrong_mask_does_not_raise_the_noise_of_a_frame_with_dark_parts() -> None:
+    """Once it did, and the self-check looked the better the more wrong the mask was."""
+    eye = CASSI.from_step()
+    at = tuple(np.linspace(450.0, 650.0, eye.bands))
+    truth = torch.tensor(random_scene(1, (96, 128), at).values)[None]
+    truth[:, :, :24] = 0
+    right, wrong = (fabricate_mask((96, 128), seeded(s))[None, None] for s in (1, 2))
+    signal = eye.forward(truth, right)
+    signal = signal + 0.02 * torch.randn(signal.shape, generator=seeded(0))
+    for mask in (right, wrong):
+        assert float(estimate_noise(signal, mask, eye)) == pytest.approx(0.02, rel=0.2)
