@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from prismask.scenes.formats.files import load_mask as load_mask
     from prismask.scenes.formats.files import load_measurement as load_measurement
     from prismask.scenes.formats.files import save as save
-    from prismask.scenes.library_files import load_library as load_library
+    from prismask.scenes.libraries import load_library as load_library
     from prismask.scenes.records import Cube as Cube
     from prismask.scenes.records import Mask as Mask
     from prismask.scenes.records import Measurement as Measurement
@@ -65,7 +65,7 @@ else:
             "optics.simulate": ["simulate"],
             "progress": ["progress_bar"],
             "scenes.formats.files": ["load", "load_cube", "load_mask", "load_measurement", "save"],
-            "scenes.library_files": ["load_library"],
+            "scenes.libraries": ["load_library"],
             "scenes.records": ["Cube", "Mask", "Measurement"],
             "scenes.synthetic.demo": ["demo_scene"],
             "solvers.registry": ["create_solver"],

@@ -19,7 +19,7 @@ from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.optics.simulate import simulate
 from prismask.parallel.ownership import owned
-from prismask.scenes import outputs
+from prismask.scenes import atomic
 from prismask.scenes.formats.files import save
 from prismask.scenes.records import Mask, Measurement
 from prismask.scenes.synthetic.random_scenes import random_scene
@@ -173,7 +173,7 @@ def test_a_disk_without_room_is_told_before_the_work(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = namedtuple("usage", ("total", "used", "free"))
-    monkeypatch.setattr(outputs.shutil, "disk_usage", lambda _: usage(10**6, 10**6, 5000))
+    monkeypatch.setattr(atomic.shutil, "disk_usage", lambda _: usage(10**6, 10**6, 5000))
     before = contents(folder)
     line = "reconstruct shot.nc --mask mask.nc --iterations 1 -o cube.nc"
     assert cli.run(line.split()) == 2
@@ -183,9 +183,9 @@ def test_a_disk_without_room_is_told_before_the_work(
 
 def test_room_that_is_just_enough(tmp_path: Path) -> None:
     free = os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize
-    outputs.check_room(tmp_path / "x", free // 2)
+    atomic.check_room(tmp_path / "x", free // 2)
     with pytest.raises(OSError, match="Make room"):
-        outputs.check_room(tmp_path / "x", 2 * free + 1)
+        atomic.check_room(tmp_path / "x", 2 * free + 1)
 
 
 def test_folders_that_others_hold(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from prismask.scenes.conversion import as_cube as as_cube
     from prismask.scenes.conversion import as_mask as as_mask
     from prismask.scenes.conversion import as_measurement as as_measurement
+    from prismask.scenes.formats.contents import ReadLimits as ReadLimits
     from prismask.scenes.formats.files import describe as describe
     from prismask.scenes.formats.files import load as load
     from prismask.scenes.formats.files import load_cube as load_cube
     from prismask.scenes.formats.files import load_mask as load_mask
     from prismask.scenes.formats.files import load_measurement as load_measurement
     from prismask.scenes.formats.files import save as save
-    from prismask.scenes.formats.limits import ReadLimits as ReadLimits
     from prismask.scenes.libraries import MaterialMap as MaterialMap
     from prismask.scenes.libraries import SpectralLibrary as SpectralLibrary
-    from prismask.scenes.library_files import load_library as load_library
+    from prismask.scenes.libraries import load_library as load_library
     from prismask.scenes.records import Cube as Cube
     from prismask.scenes.records import Mask as Mask
     from prismask.scenes.records import Measurement as Measurement
@@ -44,9 +44,8 @@ else:
                 "load_measurement",
                 "save",
             ],
-            "formats.limits": ["ReadLimits"],
-            "libraries": ["MaterialMap", "SpectralLibrary"],
-            "library_files": ["load_library"],
+            "formats.contents": ["ReadLimits"],
+            "libraries": ["MaterialMap", "SpectralLibrary", "load_library"],
             "records": ["Cube", "Mask", "Measurement"],
             "regions": ["Polygon", "Region"],
             "spectra": ["Spectrum"],

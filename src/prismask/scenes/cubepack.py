@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from prismask.checks import nearest
 from prismask.errors import FormatError, ValuesError
 from prismask.scenes.atomic import write_beside
-from prismask.scenes.formats.contents import reading
-from prismask.scenes.formats.limits import check_claim, check_decoded, file_size
+from prismask.scenes.formats.contents import check_claim, check_decoded, file_size, reading
 from prismask.scenes.records import Cube
 
 MAGIC = b"CUBEPAK1"

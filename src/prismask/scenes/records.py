@@ -57,19 +57,19 @@ class _Labelled:
         return np.array(self.values, dtype=dtype, copy=copy)
 
     def __repr__(self) -> str:
-        from prismask.scenes.display import summary
+        from prismask.scenes.pictures import summary
 
         return f"<{summary(self)}>"  # type: ignore[arg-type]  # one of the three
 
     def _repr_html_(self) -> str:
         """The record in a notebook: a thumbnail and the facts."""
-        from prismask.scenes.display import as_html
+        from prismask.scenes.pictures import as_html
 
         return as_html(self)  # type: ignore[arg-type]  # one of the three
 
     def to_xarray(self) -> xarray.Dataset:
         """The record as an `xarray.Dataset` with dims `wavelength, y, x`, pixels counted from 0."""
-        from prismask.scenes.labelled import to_dataset, with_pixels
+        from prismask.scenes.conversion import to_dataset, with_pixels
 
         return with_pixels(to_dataset(self))  # type: ignore[arg-type]  # one of the three
 
@@ -130,7 +130,7 @@ class Cube(_Labelled):
         >>> Cube(np.ones((3, 4, 5)), wavelengths=[450, 550, 650]).band(540)
         1
         """
-        from prismask.scenes.wavelengths import nearest_band
+        from prismask.scenes.formats.selection import nearest_band
 
         return nearest_band(self, wavelength)
 
@@ -145,7 +145,7 @@ class Cube(_Labelled):
         >>> cube.sel(wavelength=slice(500, 700), x=2).shape
         (2, 4)
         """
-        from prismask.scenes.labelled import select
+        from prismask.scenes.conversion import select
 
         return select(self, labels)
 
@@ -191,7 +191,7 @@ class Cube(_Labelled):
 
         Needs matplotlib (extra: report).
         """
-        from prismask.scenes.display import plot_cube
+        from prismask.scenes.pictures import plot_cube
 
         return plot_cube(self, wavelength, ax)
 
@@ -230,7 +230,7 @@ class Mask(_Labelled):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw it in grey with its scale; gives the axes. Needs matplotlib (extra: report)."""
-        from prismask.scenes.display import plot_plane
+        from prismask.scenes.pictures import plot_plane
 
         return plot_plane(self, ax)
 
@@ -250,7 +250,7 @@ class Measurement(_Labelled):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw it in grey with its scale; gives the axes. Needs matplotlib (extra: report)."""
-        from prismask.scenes.display import plot_plane
+        from prismask.scenes.pictures import plot_plane
 
         return plot_plane(self, ax)
 

@@ -14,8 +14,8 @@ import scipy.io
 import tifffile
 
 from prismask.errors import DataMissingError, FormatError, ShapeError, ValuesError
+from prismask.scenes.formats.contents import check_claim
 from prismask.scenes.formats.files import load, load_cube, load_mask, load_measurement
-from prismask.scenes.formats.limits import check_claim
 
 
 def put(folder: Path, extension: str, values: np.ndarray[Any, Any]) -> Path:

@@ -10,6 +10,8 @@ from prismask.errors import ConfigError, PrismaskError, ShapeError, ValuesError
 from prismask.scenes.colour import (
     auto_exposure,
     band_image,
+    colour_checker_at,
+    illuminant_at,
     srgb_matrix,
     to_linear_srgb,
     to_srgb,
@@ -18,7 +20,6 @@ from prismask.scenes.colour import (
 )
 from prismask.scenes.defaults import WAVELENGTHS_NM
 from prismask.scenes.records import Cube
-from prismask.scenes.standards import colour_checker_at, illuminant_at
 
 # The 8-bit sRGB values that the chart's maker publishes, row by row.
 PUBLISHED = np.array(

@@ -27,8 +27,8 @@ from hostile_files import (
 from prismask.apps.cli.app import run
 from prismask.errors import ConfigError, DataMissingError, FormatError, PrismaskError
 from prismask.scenes.formats import cave
+from prismask.scenes.formats.contents import ReadLimits
 from prismask.scenes.formats.files import describe, load, load_cube, save
-from prismask.scenes.formats.limits import ReadLimits
 from prismask.scenes.formats.registry import identify
 from prismask.scenes.records import Cube, Mask, Measurement
 

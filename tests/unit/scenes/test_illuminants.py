@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from prismask.errors import ConfigError
+from prismask.scenes.colour import band_edges, illuminant_at, lamp_in_bands, lamp_names
 from prismask.scenes.defaults import WAVELENGTHS_NM
-from prismask.scenes.standards import band_edges, illuminant_at, lamp_in_bands, lamp_names
 
 
 @pytest.mark.parametrize("name", lamp_names())

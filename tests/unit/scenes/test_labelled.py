@@ -13,9 +13,9 @@ import xarray
 from file_examples import RECORDS, a_cube, same, write
 
 from prismask.errors import FormatError
-from prismask.scenes.formats.attributes import from_json, plain, to_json
+from prismask.scenes.conversion import from_dataset, to_dataset
+from prismask.scenes.formats.contents import from_json, plain, to_json
 from prismask.scenes.formats.files import load, load_cube, load_mask, load_measurement
-from prismask.scenes.labelled import from_dataset, to_dataset
 from prismask.scenes.records import Cube
 
 

@@ -12,8 +12,7 @@ from prismask.apps.cli.app import run
 from prismask.errors import DataMissingError, FormatError, PrismaskWarning, ShapeError, ValuesError
 from prismask.evaluation.metrics import sam
 from prismask.scenes.formats.files import save
-from prismask.scenes.libraries import SpectralLibrary
-from prismask.scenes.library_files import load_library
+from prismask.scenes.libraries import SpectralLibrary, load_library
 from prismask.scenes.records import Cube
 from prismask.scenes.spectra import Spectrum
 

@@ -18,7 +18,7 @@ from hypothesis.extra import numpy as hnp
 
 from prismask.errors import FormatError, ValuesError
 from prismask.scenes.formats.files import describe, load, load_cube, load_mask, load_measurement
-from prismask.scenes.formats.matlab_elements import list_elements, read_numbers
+from prismask.scenes.formats.matlab import list_elements, read_numbers
 from prismask.scenes.records import Cube, Mask, Measurement
 
 

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 
-from prismask.scenes.standards import observer, observer_at
+from prismask.scenes.colour import observer, observer_at
 
 
 def test_the_observer_is_that_of_colour_science() -> None:

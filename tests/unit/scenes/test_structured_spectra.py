@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from prismask.errors import ConfigError, ShapeError
+from prismask.scenes.colour import lamp_in_bands
 from prismask.scenes.defaults import WAVELENGTHS_NM
 from prismask.scenes.records import Cube
-from prismask.scenes.standards import lamp_in_bands
 from prismask.scenes.synthetic import random_scene
 from prismask.scenes.synthetic.spectra import Feature, Planted, line_in_bands, plant, smoothed
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from prismask.errors import PrismaskError
+from prismask.scenes.colour import colour_checker_at, colour_checker_names, illuminant_at
 from prismask.scenes.defaults import WAVELENGTHS_NM
 from prismask.scenes.records import Cube
-from prismask.scenes.standards import colour_checker_at, colour_checker_names, illuminant_at
 from prismask.scenes.synthetic.canvas import layered_noise, smooth_noise, stripes
 from prismask.scenes.synthetic.demo import colour_checker_boxes, demo_scene, random_scene
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from prismask.scenes.colour import lamp_in_bands
 from prismask.scenes.defaults import WAVELENGTHS_NM
-from prismask.scenes.standards import lamp_in_bands
 from prismask.training.config import DataConfig
 from prismask.training.data.structured import HELD_OUT, NUMBERS, StructuredLight
 

@@ -99,8 +99,7 @@ def calibrate(
     from prismask.models.catalogue import find_weights, load_model
     from prismask.models.machine import choose_device
     from prismask.models.mirror_ensemble import KEY, OLD_KEY, ensemble_size
-    from prismask.scenes.atomic import check_output
-    from prismask.scenes.outputs import refuse_read
+    from prismask.scenes.atomic import check_output, refuse_read
 
     if snapshots < 2:
         raise ConfigError(f"--snapshots is {snapshots}; at least 2 are needed, better 100.")

@@ -75,9 +75,8 @@ def camera(
         Replace the outputs if they exist.
     """
     from prismask.optics.measured import measure_camera
-    from prismask.scenes.atomic import check_output
+    from prismask.scenes.atomic import check_output, check_record, refuse_read
     from prismask.scenes.formats.files import save
-    from prismask.scenes.outputs import check_record, refuse_read
 
     if out.suffix.lower() == ".npy":
         raise ConfigError(f"{out}: a .npy file holds no notes about the camera; write .nc or .mat.")

@@ -42,8 +42,8 @@ def convert(
     overwrite
         Replace the target if it exists.
     """
+    from prismask.scenes.atomic import check_inputs, check_record
     from prismask.scenes.formats.files import load, load_cube, load_mask, save
-    from prismask.scenes.outputs import check_inputs, check_record
 
     check_inputs(source)
     check_record(target, overwrite, source)

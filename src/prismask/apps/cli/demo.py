@@ -97,7 +97,7 @@ def demo(
         Replace the demo's files if they exist.
     """
     from prismask.evaluation.figures.style import check_available
-    from prismask.scenes.outputs import check_folder, refuse_read
+    from prismask.scenes.atomic import check_folder, refuse_read
 
     check_available()
     _refuse_existing(out, overwrite)

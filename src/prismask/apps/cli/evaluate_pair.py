@@ -68,7 +68,7 @@ def evaluate_pair(
 def score_rows(estimate: Cube, truth: Cube) -> list[dict[str, Any]]:
     """Every metric: name, label, value, text with unit, and convention."""
     from prismask.evaluation.metrics import METRICS, score_cubes
-    from prismask.scenes.formats.attributes import plain
+    from prismask.scenes.formats.contents import plain
 
     return [
         {

@@ -33,7 +33,7 @@ def info(
     as_json
         Print one JSON object with everything.
     """
-    from prismask.scenes.formats.attributes import plain
+    from prismask.scenes.formats.contents import plain
     from prismask.scenes.formats.files import describe
 
     summary = describe(file, variable=variable)

@@ -17,7 +17,7 @@ def library_for(record: Cube, files: list[Path] | None) -> SpectralLibrary | Non
     import warnings
 
     from prismask.errors import PrismaskWarning, ValuesError
-    from prismask.scenes.library_files import load_library
+    from prismask.scenes.libraries import load_library
 
     if files is None:
         return None

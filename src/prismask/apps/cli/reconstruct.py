@@ -139,8 +139,13 @@ def _one(
 ) -> None:
     from prismask.apps.cli.reconstruct_job import quick_look_path
     from prismask.inference.folder import Job
-    from prismask.scenes.atomic import check_output, refuse_existing
-    from prismask.scenes.outputs import check_inputs, check_record, refuse_read
+    from prismask.scenes.atomic import (
+        check_inputs,
+        check_output,
+        check_record,
+        refuse_existing,
+        refuse_read,
+    )
     from prismask.scenes.pictures import write_bytes
 
     check_inputs(*(work.exposures or (snapshot,)), *work.masks)
@@ -172,7 +177,7 @@ def _many(
     read: Read,
 ) -> int:
     from prismask.inference.folder import find_snapshots, plan, run_jobs
-    from prismask.scenes.outputs import check_folder, check_inputs, refuse_read
+    from prismask.scenes.atomic import check_folder, check_inputs, refuse_read
 
     check_inputs(*work.masks)
     _check_cubes_folder(out)

@@ -89,8 +89,8 @@ class SnapshotWork:
         """Load, check, reconstruct, save; `resume` skips what is finished."""
         from prismask.errors import OutputExistsError
         from prismask.inference.folder import Finished
+        from prismask.scenes.atomic import check_room
         from prismask.scenes.formats.registry import check_writable
-        from prismask.scenes.outputs import check_room
 
         with part("imports"):
             import prismask.inference.reconstruct  # noqa: F401  # a second or more

@@ -55,9 +55,8 @@ def render(
     overwrite
         Replace the picture if it exists.
     """
-    from prismask.scenes.atomic import check_output
+    from prismask.scenes.atomic import check_inputs, check_output, refuse_read
     from prismask.scenes.formats.files import load_cube
-    from prismask.scenes.outputs import check_inputs, refuse_read
     from prismask.scenes.pictures import write_png
 
     if out.suffix.lower() != ".png":

@@ -39,7 +39,7 @@ def report(
         Replace the page if it exists.
     """
     from prismask.evaluation.report.page import NAME, write_report
-    from prismask.scenes.outputs import check_folder, refuse_inputs
+    from prismask.scenes.atomic import check_folder, refuse_inputs
 
     page = folder / NAME if out is None else out
     check_folder(page.parent)

@@ -73,8 +73,8 @@ def simulate(
     """
     from prismask.optics import simulate as optics
     from prismask.optics.resolve import resolve_camera
+    from prismask.scenes.atomic import check_inputs, check_record
     from prismask.scenes.formats.files import load_cube, load_mask, save
-    from prismask.scenes.outputs import check_inputs, check_record
 
     options = camera or CameraOptions()
     check_inputs(scene, mask)

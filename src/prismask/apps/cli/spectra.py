@@ -67,9 +67,8 @@ def spectra(
     overwrite
         Replace files that exist.
     """
-    from prismask.scenes.atomic import check_output
+    from prismask.scenes.atomic import check_inputs, check_output, refuse_read
     from prismask.scenes.formats.files import load_cube
-    from prismask.scenes.outputs import check_inputs, refuse_read
 
     drawn = out.with_suffix(".png") if picture else None
     _check(out, points or regions, library, material_map, drawn)

@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from typing import Any, TextIO
 
 from prismask.progress import Progress
-from prismask.scenes.formats.text import printable
+from prismask.scenes.formats.contents import printable
 
 
 def settle_streams() -> None:

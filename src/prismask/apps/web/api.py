@@ -32,7 +32,7 @@ from prismask.apps.web.remedies import notices
 from prismask.apps.web.results import Result
 from prismask.apps.web.site import Site
 from prismask.apps.web.spectra import places_of, spectra_csv, spectrum
-from prismask.scenes.formats.attributes import plain
+from prismask.scenes.formats.contents import plain
 from prismask.scenes.regions import parse_region
 
 LONGEST_NOTE, LONGEST_UNIT = 300, 40

@@ -16,8 +16,8 @@ from prismask.checks import size_text
 from prismask.errors import FormatError, PrismaskError
 from prismask.parallel.cage import Limits as CageLimits
 from prismask.parallel.cage import is_supported, run_caged
+from prismask.scenes.formats.contents import how_to_raise
 from prismask.scenes.formats.files import save
-from prismask.scenes.formats.limits import how_to_raise
 from prismask.scenes.formats.registry import FORMATS, identify
 from prismask.scenes.formats.selection import decide, make_record
 

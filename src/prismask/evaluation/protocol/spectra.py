@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from prismask.checks import choose
 from prismask.evaluation.metrics import score
+from prismask.scenes.colour import lamp_names
 from prismask.scenes.records import Cube
-from prismask.scenes.standards import lamp_names
 from prismask.scenes.synthetic.spectra import KINDS, Feature, Planted
 
 Values = NDArray[np.float64]

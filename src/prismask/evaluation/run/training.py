@@ -27,9 +27,9 @@ from prismask.models.inputs import network_scale
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.faults import Shift
+from prismask.scenes.colour import lamp_in_bands
 from prismask.scenes.conversion import as_cube, as_mask
 from prismask.scenes.defaults import SIZE
-from prismask.scenes.standards import lamp_in_bands
 from prismask.training import run
 from prismask.training.config import TrainConfig, from_table, read_config
 from prismask.training.setup import GivenData, Prepared, wavelengths

@@ -23,9 +23,9 @@ from prismask.models.inputs import network_scale
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.randomness import seed_of
+from prismask.scenes.colour import lamp_names
 from prismask.scenes.records import Cube
 from prismask.scenes.resample import resample
-from prismask.scenes.standards import lamp_names
 from prismask.scenes.synthetic.spectra import Feature, plant
 
 HELD_OUT = ("FL2", "FL11")

@@ -1,64 +1,82 @@
-"""Small layers that several networks share."""
+"""Convolutions in the shape the GPU likes, computing exactly what the plain ones compute.
+
+Two things cost time around a convolution on tensor cores. Channel counts that are not multiples
+of eight take a slow path: `conv_aligned` pads with zeros, which changes no result. And bias and
+ReLU are another trip through memory: `conv_relu` lets cuDNN do them inside the convolution.
+"""
 
 from __future__ import annotations
 
-from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prismask.checks import choose
-from prismask.models.layers.fused import ALIGNMENT, conv3x3, conv_aligned, conv_then_relu
+ALIGNMENT = 8
+"""Channels that half-precision tensor-core convolutions come in multiples of."""
 
 
-class ConvReLU(nn.Module):
-    """ReLU(CONV(x)) with a 3×3 convolution, in one kernel where its channels allow it."""
-
-    def __init__(self, channels_in: int, channels_out: int) -> None:
-        super().__init__()
-        self.conv = conv3x3(channels_in, channels_out)
-        self.is_aligned = not (channels_in % ALIGNMENT or channels_out % ALIGNMENT)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """`(B, channels_in, H, W)` → `(B, channels_out, H, W)`."""
-        if self.is_aligned:
-            return conv_then_relu(self.conv, x)
-        return F.relu(conv_aligned(self.conv, x))
+def conv3x3(channels_in: int, channels_out: int) -> nn.Conv2d:
+    """A 3×3 convolution that keeps the size."""
+    return nn.Conv2d(channels_in, channels_out, 3, padding=1)
 
 
-def conv_relus(channels_in: int, channels_out: int, count: int) -> nn.Sequential:
-    """`count` convolutions in a row, the first of which changes the channels."""
-    widths = [channels_in, *[channels_out] * count]
-    return nn.Sequential(*(ConvReLU(before, after) for before, after in pairwise(widths)))
+def uses_tensor_cores(x: Tensor) -> bool:
+    """Whether `x` is about to be convolved in half precision on a GPU."""
+    if x.device.type != "cuda":
+        return False
+    return x.dtype in (torch.float16, torch.bfloat16) or torch.is_autocast_enabled("cuda")
 
 
-class ChannelNorm(nn.LayerNorm):
-    """Layer norm over the channels of each pixel, of `(B, C, H, W)`.
-
-    It sees neither the batch nor the frame: parts of a batch on several processes, averaged
-    weights and tiles of a frame all give what the whole gives. PyTorch computes it in float32
-    under autocast and with float32 sums otherwise.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """`(B, C, H, W)` → the same."""
-        return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
-
-
-def make_norm(kind: str, channels: int) -> nn.Module:
-    """ "layer" (each pixel by itself) or "batch" (over the batch, with running averages)."""
-    choose(kind, ("layer", "batch"), "norm")
-    return ChannelNorm(channels) if kind == "layer" else nn.BatchNorm2d(channels)
+def conv_aligned(conv: nn.Conv2d, x: Tensor) -> Tensor:
+    """`conv(x)`, with channels padded by zeros to multiples of eight where that is faster."""
+    more_in = -conv.in_channels % ALIGNMENT
+    more_out = -conv.out_channels % ALIGNMENT
+    if not uses_tensor_cores(x) or not (more_in or more_out):
+        out: Tensor = conv(x)
+        return out
+    weight = F.pad(conv.weight, (0, 0, 0, 0, 0, more_in, 0, more_out))
+    bias = None if conv.bias is None else F.pad(conv.bias, (0, more_out))
+    padded = F.pad(x, (0, 0, 0, 0, 0, more_in))
+    return F.conv2d(padded, weight, bias, padding=1)[:, : conv.out_channels]
 
 
-def attend_few(query: Tensor, key: Tensor, value: Tensor, scale: float | Tensor) -> Tensor:
-    """softmax(scale · Q Kᵀ) V for few tokens with long values, `(…, T, D)` and `(…, T, L)`.
+def conv_then_relu(conv: nn.Conv2d, x: Tensor) -> Tensor:
+    """`relu(conv(x))` for a 3×3 convolution with padding 1, in one kernel where cuDNN has it."""
+    if not uses_tensor_cores(x) or conv.bias is None:
+        return F.relu(conv(x), inplace=True)
+    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
+    fused: Tensor = _conv_relu(x.to(dtype), conv.weight.to(dtype), conv.bias.to(dtype))
+    return fused
 
-    This is attention over channels, rows or columns: tens of tokens, each a plane or a row of
-    planes. PyTorch's fused attention keeps whole tokens of at most 256 numbers on chip and has
-    nothing to gain where the T×T matrix is the smallest thing around; its fallback would copy
-    the values to float32. Two matrix products and a small softmax are the fast form.
-    """
-    weights = torch.softmax(query @ key.transpose(-1, -2) * scale, dim=-1)
-    return weights.to(value.dtype) @ value
+
+@torch.library.custom_op("prismask::conv_relu", mutates_args=())
+def _conv_relu(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    if x.device.type == "cuda":
+        return torch.cudnn_convolution_relu(x, weight, bias, (1, 1), (1, 1), (1, 1), 1)
+    return F.relu(F.conv2d(x, weight, bias, padding=1))
+
+
+@_conv_relu.register_fake
+def _conv_relu_shape(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return F.conv2d(x, weight, bias, padding=1)
+
+
+def _remember(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
+    x, weight, _ = inputs
+    ctx.save_for_backward(x, weight, output)
+
+
+def _gradients(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor]:
+    x, weight, output = ctx.saved_tensors
+    through = torch.where(output > 0, gradient, 0)
+    wanted = [ctx.needs_input_grad[0], ctx.needs_input_grad[1], False]
+    to_x, to_weight, _ = torch.ops.aten.convolution_backward(
+        through, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, wanted
+    )
+    to_bias = through.sum((0, 2, 3), dtype=torch.float32).to(gradient.dtype)
+    return to_x, to_weight, to_bias
+
+
+_conv_relu.register_autograd(_gradients, setup_context=_remember)

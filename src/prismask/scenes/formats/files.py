@@ -25,21 +25,24 @@ from prismask.scenes.formats.contents import (
     Contents,
     Kind,
     Listed,
+    ReadLimits,
     reading,
+    using,
     wavelengths_of,
 )
-from prismask.scenes.formats.limits import ReadLimits, using
 from prismask.scenes.formats.registry import format_for_writing, identify
 from prismask.scenes.formats.selection import (
     bands_first,
     decide,
+    find_wavelengths,
+    in_nanometres,
     make_record,
     read_mask_std,
+    stated_wavelengths,
     warn_of_axes,
 )
 from prismask.scenes.records import Array, Cube, Mask, Measurement, Record
 from prismask.scenes.units import to_nanometres
-from prismask.scenes.wavelengths import find_wavelengths, in_nanometres, stated_wavelengths
 from prismask.wording import told_in_python, worded
 
 logger = logging.getLogger(__name__)
@@ -57,7 +60,7 @@ def load(
     """The cube, mask or measurement in a file; `kind` and `variable` say which, where unclear.
 
     How a file is understood without them is written in `prismask.scenes.formats.selection`.
-    `limits` raise or lower what reading may take, see `prismask.scenes.formats.limits`.
+    `limits` raise or lower what reading may take, see `prismask.scenes.formats.contents`.
     """
     return _load(Path(path), kind, variable, None, limits)
 

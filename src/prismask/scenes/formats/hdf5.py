@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismask.errors import FormatError
-from prismask.scenes.formats.contents import Variable
-from prismask.scenes.formats.limits import (
+from prismask.scenes.formats.contents import (
     DEFLATE_RATIO,
     MOST_TEXT_BYTES,
+    Variable,
     check_claim,
     check_count,
     check_decoded,
+    printable,
 )
-from prismask.scenes.formats.text import printable
 
 logger = logging.getLogger(__name__)
 

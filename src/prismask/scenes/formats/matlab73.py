@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from prismask.errors import FormatError
 from prismask.scenes.atomic import write_beside
-from prismask.scenes.formats.attributes import to_json
 from prismask.scenes.formats.contents import (
     TEXTS,
     Contents,
@@ -28,6 +27,7 @@ from prismask.scenes.formats.contents import (
     arrays_of,
     kind_of,
     named_contents,
+    to_json,
     wavelengths_of,
 )
 from prismask.scenes.formats.hdf5 import (
@@ -41,8 +41,8 @@ from prismask.scenes.formats.hdf5 import (
     text_attribute,
 )
 from prismask.scenes.formats.matlab import NUMERIC, bands_last, matlab_variable
+from prismask.scenes.formats.selection import may_be_wavelengths
 from prismask.scenes.records import Record
-from prismask.scenes.wavelengths import may_be_wavelengths
 
 TITLE = "MATLAB v7.3"
 USERBLOCK = 512

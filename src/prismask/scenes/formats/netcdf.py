@@ -19,7 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismask.scenes.atomic import write_beside
-from prismask.scenes.formats.contents import Contents, Listed, Variable, as_kind
+from prismask.scenes.conversion import axis_order, described, means_wavelengths, provenance
+from prismask.scenes.formats.contents import (
+    DEFLATE_RATIO,
+    Contents,
+    Listed,
+    Variable,
+    as_kind,
+    check_claim,
+)
 from prismask.scenes.formats.hdf5 import (
     LINK,
     all_arrays,
@@ -31,10 +39,8 @@ from prismask.scenes.formats.hdf5 import (
     read_values,
     text_attribute,
 )
-from prismask.scenes.formats.limits import DEFLATE_RATIO, check_claim
-from prismask.scenes.labelled import axis_order, described, means_wavelengths, provenance
+from prismask.scenes.formats.selection import may_be_list
 from prismask.scenes.records import Record
-from prismask.scenes.wavelengths import may_be_list
 
 _NO_VARIABLE = "This is a netCDF dimension but not a netCDF variable"
 _FILLS = ("_FillValue", "missing_value")

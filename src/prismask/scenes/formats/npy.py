@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from prismask.errors import FormatError
 from prismask.scenes.atomic import write_beside
-from prismask.scenes.formats.contents import Contents, Variable
-from prismask.scenes.formats.limits import check_claim, file_size
+from prismask.scenes.formats.contents import Contents, Variable, check_claim, file_size
 from prismask.scenes.records import Record
 
 LARGEST_HEADER = 10_000

@@ -16,28 +16,26 @@ from numpy.typing import NDArray
 
 from prismask.errors import FormatError
 from prismask.scenes.atomic import write_beside
-from prismask.scenes.formats.attributes import to_json
 from prismask.scenes.formats.contents import (
+    DEFLATE_RATIO,
+    MOST_TEXT_BYTES,
     TEXTS,
     Contents,
     Listed,
     Variable,
     arrays_of,
-    kind_of,
-    named_contents,
-    wavelengths_of,
-)
-from prismask.scenes.formats.limits import (
-    DEFLATE_RATIO,
-    MOST_TEXT_BYTES,
     check_claim,
     check_count,
     check_decoded,
     file_size,
+    kind_of,
+    named_contents,
+    to_json,
+    wavelengths_of,
 )
 from prismask.scenes.formats.npy import array_bytes, array_header, note_for
+from prismask.scenes.formats.selection import may_be_wavelengths
 from prismask.scenes.records import Record
-from prismask.scenes.wavelengths import may_be_wavelengths
 
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismask.errors import FormatError
-from prismask.scenes.formats.contents import Contents, Variable
-from prismask.scenes.formats.limits import (
+from prismask.scenes.formats.contents import (
     DEFLATE_RATIO,
+    Contents,
+    Variable,
     check_claim,
     check_decoded,
     file_size,

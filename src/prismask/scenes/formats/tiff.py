@@ -18,14 +18,18 @@ from numpy.typing import NDArray
 
 from prismask.errors import FormatError, MissingPartError
 from prismask.scenes.atomic import write_beside
-from prismask.scenes.formats.attributes import plain
-from prismask.scenes.formats.contents import Contents, Variable, as_kind, kind_of, wavelengths_of
-from prismask.scenes.formats.limits import (
+from prismask.scenes.formats.contents import (
     DEFLATE_RATIO,
+    Contents,
+    Variable,
+    as_kind,
     check_claim,
     check_count,
     check_decoded,
     file_size,
+    kind_of,
+    plain,
+    wavelengths_of,
 )
 from prismask.scenes.records import Record
 

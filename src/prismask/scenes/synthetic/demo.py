@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from prismask.checks import size_text
 from prismask.errors import ConfigError
+from prismask.scenes.colour import colour_checker_at, colour_checker_names, illuminant_at
 from prismask.scenes.defaults import SIZE, WAVELENGTHS_NM
 from prismask.scenes.records import Cube, check_wavelengths
-from prismask.scenes.standards import colour_checker_at, colour_checker_names, illuminant_at
 from prismask.scenes.synthetic.canvas import (
     Canvas,
     bump_spectrum,

@@ -8,7 +8,7 @@ structure can then be measured by itself.
     cosine   reflectance modulated along the bands; the size is the period in bands
     dips     two absorption bands, as blood has them; the size is their distance in nm
     laser    the whole scene lit by an even light and a line far narrower than a band
-    lamp     the whole scene lit by a CIE lamp (`scenes.standards`), by its name
+    lamp     the whole scene lit by a CIE lamp (`scenes.colour`), by its name
     smooth   nothing planted, to compare with
 """
 
@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from prismask.checks import choose
 from prismask.errors import ConfigError, ShapeError
+from prismask.scenes.colour import band_edges, lamp_in_bands
 from prismask.scenes.records import Array, Cube
-from prismask.scenes.standards import band_edges, lamp_in_bands
 from prismask.scenes.synthetic.canvas import smooth_noise
 
 Values = NDArray[np.float64]

@@ -3,7 +3,7 @@
 Scenes of a data set are lit by smooth lamps, and their materials change slowly with the wavelength.
 A network that sees nothing else smooths a fluorescent lamp's lines away. So a share of the crops is
 
-- lit by a lamp of `scenes.standards`,
+- lit by a lamp of `scenes.colour`,
 - made of materials that absorb, or reflect, in one or two narrow bands, over parts of the crop,
 - lit by a single line over parts of it.
 
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from prismask.scenes.standards import band_edges, lamp_in_bands, lamp_names
+from prismask.scenes.colour import band_edges, lamp_in_bands, lamp_names
 from prismask.training.config import DataConfig
 from prismask.training.data.crops import to_device
 
