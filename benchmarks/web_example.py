@@ -20,9 +20,8 @@ from PIL import Image
 import prismask
 from prismask.apps.web.api_jobs import SAMPLE_SIZE
 from prismask.apps.web.work import MASK, SNAPSHOT, TRUTH, draw_sample
-from prismask.scenes.colour import to_srgb
+from prismask.scenes.colour import grey_picture, to_srgb
 from prismask.scenes.formats.files import load_cube, load_mask, load_measurement
-from prismask.scenes.pictures import grey_picture
 
 GREY = "#868c97"
 """Reads on light and on dark."""

@@ -26,8 +26,8 @@ import numpy as np
 from prismask.evaluation import evaluate
 from prismask.evaluation.tables.markdown import grid
 from prismask.inference.methods.selection import choose
-from prismask.models.catalogue import defaults
 from prismask.models.inputs import network_scale
+from prismask.models.weights import defaults
 from prismask.optics.camera import CASSI
 
 SIZE = (192, 224)

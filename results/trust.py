@@ -27,8 +27,8 @@ from prismask.evaluation.metrics import psnr
 from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction
-from prismask.models.catalogue import load_model
 from prismask.models.inputs import network_scale
+from prismask.models.weights import load_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.scenes.datasets import data_folder, load_scenes

@@ -20,8 +20,8 @@ from torch.nn import functional as F
 
 from prismask.evaluation.metrics import psnr
 from prismask.evaluation.run.training import fabricated_masks, region_masks, validation_cubes
-from prismask.models.catalogue import load_model
 from prismask.models.network import Reconstructor
+from prismask.models.weights import load_model
 from prismask.optics.camera import CASSI
 from prismask.scenes.defaults import SIZE
 from prismask.training.config import TrainConfig, with_changes

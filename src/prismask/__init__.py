@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from prismask.inference.options import Options as Options
     from prismask.inference.reconstruct import Reconstruction as Reconstruction
     from prismask.inference.reconstruct import reconstruct as reconstruct
-    from prismask.models.catalogue import load_model as load_model
     from prismask.models.registry import create_model as create_model
+    from prismask.models.weights import load_model as load_model
     from prismask.optics.camera import CASSI as CASSI
     from prismask.optics.measured import measure_camera as measure_camera
     from prismask.optics.simulate import simulate as simulate
@@ -58,7 +58,7 @@ else:
             "inference.methods.registry": ["register_method"],
             "inference.options": ["Options"],
             "inference.reconstruct": ["Reconstruction", "reconstruct"],
-            "models.catalogue": ["load_model"],
+            "models.weights": ["load_model"],
             "models.registry": ["create_model"],
             "optics.camera": ["CASSI"],
             "optics.measured": ["measure_camera"],

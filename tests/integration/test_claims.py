@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from prismask.evaluation.tables.files import read_table
-from prismask.models.catalogue import shipped
 from prismask.models.inputs import network_scale
+from prismask.models.weights import shipped
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"

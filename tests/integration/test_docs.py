@@ -28,11 +28,9 @@ import prismask
 from prismask import CASSI, Mask, Measurement, save
 from prismask.apps.cli.app import app, run
 from prismask.models.registry import create_model
-from prismask.models.trained import trained_with
-from prismask.models.weights import save_weights
+from prismask.models.weights import save_weights, trained_with
 from prismask.optics.fabricate import fabricate_mask
-from prismask.optics.sensor import Gaussian
-from prismask.optics.simulate import simulate
+from prismask.optics.simulate import Gaussian, simulate
 from prismask.scenes.synthetic import demo_scene
 from prismask.training.config import read_config
 

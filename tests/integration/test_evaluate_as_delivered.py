@@ -15,9 +15,8 @@ from prismask.errors import ConfigError
 from prismask.evaluation.metrics import score_cubes
 from prismask.evaluation.run.runner import evaluate
 from prismask.inference.reconstruct import reconstruct
-from prismask.models.catalogue import load_model
 from prismask.models.registry import create_model
-from prismask.models.weights import save_weights
+from prismask.models.weights import load_model, save_weights
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.scenes.defaults import WAVELENGTHS_NM

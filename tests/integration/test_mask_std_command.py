@@ -12,8 +12,7 @@ import torch
 
 from prismask.apps.cli import app as cli
 from prismask.models.registry import create_model
-from prismask.models.trained import trained_with
-from prismask.models.weights import save_weights
+from prismask.models.weights import save_weights, trained_with
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded

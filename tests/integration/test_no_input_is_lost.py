@@ -154,7 +154,7 @@ def test_a_folder_that_takes_no_files_is_told_before_the_work(
         "prismask.optics.simulate.simulate",
         "prismask.scenes.formats.files.load_cube",
         "prismask.optics.measured.measure_camera",
-        "prismask.models.catalogue.load_model",
+        "prismask.models.weights.load_model",
         "prismask.scenes.synthetic.demo.demo_scene",
         "prismask.evaluation.report.page.build_page",
         "prismask.evaluation.run.runner.plan_evaluation",

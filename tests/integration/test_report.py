@@ -107,7 +107,7 @@ def test_analysis_is_plain_json_with_every_number(results: Path) -> None:
 def test_analysis_numbers_are_those_of_the_model(results: Path, tiny: Path) -> None:
     """Reconstruct one scene by hand through the mask that the record names."""
     from prismask.evaluation.protocol.splits import read_evaluation_split
-    from prismask.optics.mask_sets import MaskSet
+    from prismask.optics.masks import MaskSet
 
     record = read_analysis(results / "analysis")
     entry = MaskSet.from_record(record["groups"][GROUPS[1]]["masks"]).entries[0]

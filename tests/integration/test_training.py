@@ -31,10 +31,15 @@ from prismask.errors import (
 from prismask.inference.camera_match.frames import Turn
 from prismask.inference.engine.frame import Engine
 from prismask.inference.methods.network import NetworkMethod
-from prismask.models.catalogue import load_model
 from prismask.models.inputs import network_scale
-from prismask.models.trained import trained_camera
-from prismask.models.weights import load_weights, read_sealed, save_weights, write_sealed
+from prismask.models.weights import (
+    load_model,
+    load_weights,
+    read_sealed,
+    save_weights,
+    trained_camera,
+    write_sealed,
+)
 from prismask.optics.camera import CASSI
 from prismask.training import run
 from prismask.training import step as training_step

@@ -15,7 +15,7 @@ from prismask.inference.engine.frame import Engine
 from prismask.inference.reconstruct import reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
-from prismask.models.trained import trained_with
+from prismask.models.weights import trained_with
 from prismask.optics.camera import CASSI
 from prismask.training.config import MaskConfig
 from prismask.training.data.wrong_masks import as_seen, draw_faults, told_spread

@@ -27,7 +27,7 @@ PACKAGES = (
     "prismask.evaluation.metrics", "prismask.parallel", "prismask.adapters",
 )  # fmt: skip
 WITH_EXAMPLES = (
-    "prismask", "prismask.wording", "prismask.optics.calibrations",
+    "prismask", "prismask.wording", "prismask.optics.masks",
     "prismask.optics.simulate",
     "prismask.scenes.records", "prismask.solvers.registry", "prismask.evaluation.scoring",
 )  # fmt: skip

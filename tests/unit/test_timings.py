@@ -7,15 +7,15 @@ from contextlib import suppress
 
 import pytest
 
-from prismask import timings
-from prismask.timings import measured, part
+from prismask import progress
+from prismask.progress import measured, part
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A clock that stands still until somebody moves it."""
     now = [0.0]
-    monkeypatch.setattr(timings.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
     return now
 
 

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from prismask.errors import ConfigError, DataMissingError, PrismaskError
-from prismask.parallel.stream import Outcome
-from prismask.parallel.workers import Workers, run_tasks
+from prismask.parallel.workers import Outcome, Workers, run_tasks
 from prismask.scenes.atomic import is_leftover
 from prismask.scenes.formats.registry import stored
 

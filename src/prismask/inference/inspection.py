@@ -22,8 +22,8 @@ from prismask.inference.options import DEFAULTS, Options
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.noise import estimate_noise
 from prismask.optics.simulate import noted_scale
+from prismask.progress import part
 from prismask.scenes.records import Mask, Measurement
-from prismask.timings import part
 
 
 @dataclass(frozen=True, eq=False)

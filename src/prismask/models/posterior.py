@@ -28,7 +28,7 @@ from torch.nn import functional as F
 from prismask.checks import choose
 from prismask.errors import ConfigError
 from prismask.models.backbones.srn import xavier_uniform
-from prismask.models.layers.fused import conv3x3
+from prismask.models.layers import conv3x3
 
 WIDTH = 36
 """Feature channels: the size at which SRN + GST has the published 1.27 M parameters."""

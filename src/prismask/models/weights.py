@@ -1,18 +1,28 @@
-"""Weights as safetensors with a record of what they are. No pickle is ever loaded.
+"""Trained weights: files with a record of what they are, found by name or by path.
 
-The record is JSON in the file's own header under the key `prismask`: architecture, bands,
-wavelengths, step, mask set, data, protocol, scores with their convention, licence note. It also
+Weights are safetensors; no pickle is ever loaded. The record is JSON in the file's own header under
+the key `prismask`: architecture, bands, wavelengths, step, mask set, data, protocol, scores with
+their convention, licence note, and the cameras that the network was trained with. It also
 holds the hash of the tensors and a hash of itself, so that a file that was damaged or edited
 anywhere is refused by name before anything in it is believed; the record can be checked without
 reading the tensors. Checkpoints are sealed the same way (`training.checkpoint`).
+
+Weights that ship with the package lie in `prismask/weights`; a file's name without its extension is
+the name people use (`srn-gst.m2m`). One of them may say `"default": true` in its
+record: that is what `reconstruct` uses when nobody chooses. Others may take its place: behind
+cameras that it does not know those that say `"default": "other_cameras"`, and with masks that are
+aligned with the snapshot first, or drawn from a posterior, those that say `"exact_masks"`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +32,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from prismask.errors import DataMissingError, WeightsError
+from prismask.checks import nearest
+from prismask.errors import ConfigError, DataMissingError, PrismaskError, WeightsError
 from prismask.models.network import Reconstructor
-from prismask.models.registry import backbone, from_record
+from prismask.models.registry import WITHOUT_PLANES, backbone, from_record, list_models
+from prismask.optics.camera import CASSI
+from prismask.optics.shear import offsets_from_step
 from prismask.scenes.atomic import write_beside
+from prismask.scenes.defaults import STEP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -235,3 +249,175 @@ def _present(path: Path) -> Path:
             f"no weights file at {path}. Give a path, or a name from `prismask models`."
         )
     return path
+
+
+@dataclass(frozen=True)
+class Variation:
+    """How far the cameras of a training lay from the one in its record (`optics.varied_prism`)."""
+
+    spread: tuple[float, float] = (1.0, 1.0)
+    """Factors on the length of the spectrum."""
+    bend: float = 0.0
+    """Most that it was bent, either way."""
+    jitter: float = 0.0
+    """Most by which a band landed beside its place, as a share of half the way to its neighbour."""
+    band_counts: tuple[int, ...] = ()
+    """Into how many bands the spectrum was cut, besides that camera's own."""
+    designs: tuple[str, ...] = ()
+    """How many dispersers there were, besides that camera's own."""
+
+    def nearest_spread(self, factor: float) -> float:
+        """The factor it learned that is nearest; the camera of the record is always among them."""
+        low, high = self.spread
+        if factor <= 0:
+            return min(low, 1.0)
+        known = min(max(factor, low), high)
+        return min(known, 1.0, key=lambda each: max(each / factor, factor / each))
+
+
+ONE_CAMERA = Variation()
+"""What most trainings know."""
+
+
+def trained_with(camera: CASSI) -> dict[str, Any]:
+    """What a record says of the camera that measured the crops."""
+    between = max(1, camera.bands - 1)
+    return {
+        "step_px": round((camera.offsets[-1] - camera.offsets[0]) / between, 9),
+        "offsets_px": list(camera.offsets),
+        "design": camera.design,
+    }
+
+
+def trained_camera(record: dict[str, Any]) -> CASSI:
+    """The camera of a record; older ones know the step alone, or nothing."""
+    known = record.get("offsets_px")
+    equal = offsets_from_step(int(record["bands"]), float(record.get("step_px", STEP)))
+    return CASSI(tuple(known) if known else equal, design=record.get("design", "single"))
+
+
+def trained_variation(record: dict[str, Any]) -> Variation:
+    """How far cameras lay from `trained_camera`, as `training.setup` tells it."""
+    low, high = record.get("spread", ONE_CAMERA.spread)
+    return Variation(
+        (float(low), float(high)),
+        float(record.get("bend", ONE_CAMERA.bend)),
+        float(record.get("jitter", ONE_CAMERA.jitter)),
+        tuple(int(count) for count in record.get("band_counts", ())),
+        tuple(str(design) for design in record.get("designs", ())),
+    )
+
+
+def knows_wrong_masks(record: Mapping[str, Any]) -> bool:
+    """Whether masks were wrong in the training, and the network was told how far."""
+    masks = record.get("masks") or {}
+    return bool(masks.get("fault_share")) and bool(masks.get("told_share"))
+
+
+def serves_any_camera(record: Mapping[str, Any]) -> bool:
+    """Whether the network of a record works from the snapshot itself, in the camera's own bands."""
+    return record.get("backbone") in WITHOUT_PLANES
+
+
+FOLDER = Path(__file__).resolve().parents[1] / "weights"
+SUFFIX = ".safetensors"
+ELSEWHERE, EXACT = "other_cameras", "exact_masks"
+"""What `default` in a record says of weights for cameras that are not the default's, and of those
+that feel a wrong mask most and make the most of a right one."""
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """One weights file that comes with the package."""
+
+    name: str
+    path: Path
+    record: dict[str, Any]
+
+    @property
+    def is_default(self) -> bool:
+        """Whether `reconstruct` takes it when nobody chooses."""
+        return self.record.get("default") is True
+
+    @property
+    def is_default_elsewhere(self) -> bool:
+        """Whether it does so behind cameras that are not that of the default's training."""
+        return self.record.get("default") == ELSEWHERE
+
+    @property
+    def is_default_for_exact_masks(self) -> bool:
+        """Whether it does so with masks that are aligned first, or drawn from its posterior."""
+        return self.record.get("default") == EXACT
+
+
+@cache
+def shipped(folder: Path = FOLDER) -> tuple[Shipped, ...]:
+    """All weights that come with the package, by name; damaged files are left out."""
+    found = []
+    for path in sorted(folder.glob(f"*{SUFFIX}")) if folder.is_dir() else []:
+        try:
+            found.append(Shipped(path.name.removesuffix(SUFFIX), path, read_record(path)))
+        except PrismaskError:
+            continue
+    return tuple(found)
+
+
+def default_weights(folder: Path = FOLDER) -> Shipped | None:
+    """The weights to use when nobody chooses, if any are shipped for that."""
+    return next((one for one in shipped(folder) if one.is_default), None)
+
+
+def defaults(folder: Path = FOLDER) -> tuple[Shipped, ...]:
+    """The weights that serve when nobody chooses, `default_weights` first."""
+    first = default_weights(folder)
+    others = (
+        one for one in shipped(folder) if one.is_default_elsewhere or one.is_default_for_exact_masks
+    )
+    return () if first is None else (first, *others)
+
+
+def is_path(name_or_path: str | Path) -> bool:
+    """Whether text speaks of a file: it has a slash or the extension."""
+    text = os.fspath(name_or_path)
+    separators = filter(None, (os.sep, os.altsep, "/"))
+    return (
+        isinstance(name_or_path, Path)
+        or text.endswith(SUFFIX)
+        or any(separator in text for separator in separators)
+    )
+
+
+def find_weights(name_or_path: str | Path, folder: Path = FOLDER) -> Path:
+    """The file behind a name from `prismask models` or a path to a .safetensors file.
+
+    Text with a slash or the extension is a path; anything else is a name. A file that happens to
+    be called like a name is not opened: the two never compete.
+    """
+    text = os.fspath(name_or_path)
+    names = [one.name for one in shipped(folder)]
+    forms = (
+        f"Give a name from `prismask models` ({', '.join(names) or 'none is shipped yet'}) or the "
+        f"path of a weights file, such as ./runs/mine/weights{SUFFIX}."
+    )
+    if is_path(name_or_path):
+        path = Path(text).expanduser()
+        if not path.is_file():
+            what = "is a folder" if path.is_dir() else "does not exist"
+            raise DataMissingError(f"the weights file {text} {what}. {forms}")
+        return path
+    for one in shipped(folder):
+        if one.name == text:
+            return one.path
+    if text in list_models():
+        raise ConfigError(f"{text!r} is an architecture, not trained weights. {forms}")
+    if Path(text).exists():
+        raise ConfigError(
+            f"{text!r} is no name of shipped weights. If the file of that name is meant, write "
+            f"its path: ./{text}. {forms}"
+        )
+    raise ConfigError(f"no weights are called {text!r}.{nearest(text, names)} {forms}")
+
+
+def load_model(name_or_path: str | Path) -> Reconstructor:
+    """The trained network behind a name or path; its hash is checked."""
+    return load_weights(find_weights(name_or_path))

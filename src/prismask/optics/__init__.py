@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from prismask.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from prismask.optics.calibrations import combine_calibrations as combine_calibrations
     from prismask.optics.camera import CASSI as CASSI
     from prismask.optics.fabricate import Aperture as Aperture
     from prismask.optics.fabricate import fabricate_mask as fabricate_mask
     from prismask.optics.faults import make_fault as make_fault
     from prismask.optics.masks import MaskRegion as MaskRegion
+    from prismask.optics.masks import combine_calibrations as combine_calibrations
     from prismask.optics.measured import Curve as Curve
     from prismask.optics.measured import MeasuredCamera as MeasuredCamera
     from prismask.optics.measured import measure_camera as measure_camera
@@ -23,23 +23,22 @@ if TYPE_CHECKING:
     from prismask.optics.noise import estimate_noise as estimate_noise
     from prismask.optics.resolve import CameraDescription as CameraDescription
     from prismask.optics.resolve import resolve_camera as resolve_camera
-    from prismask.optics.sensor import Gaussian as Gaussian
-    from prismask.optics.sensor import Quantise as Quantise
-    from prismask.optics.sensor import Saturate as Saturate
-    from prismask.optics.sensor import Sensor as Sensor
-    from prismask.optics.sensor import ShotRead as ShotRead
+    from prismask.optics.simulate import Gaussian as Gaussian
+    from prismask.optics.simulate import Quantise as Quantise
+    from prismask.optics.simulate import Saturate as Saturate
+    from prismask.optics.simulate import Sensor as Sensor
+    from prismask.optics.simulate import ShotRead as ShotRead
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "calibrations": ["combine_calibrations"],
             "camera": ["CASSI"],
             "fabricate": ["Aperture", "fabricate_mask"],
             "faults": ["make_fault"],
-            "masks": ["MaskRegion"],
+            "masks": ["MaskRegion", "combine_calibrations"],
             "measured": ["Curve", "MeasuredCamera", "measure_camera", "transmission"],
             "noise": ["estimate_noise"],
             "resolve": ["CameraDescription", "resolve_camera"],
-            "sensor": ["Gaussian", "Quantise", "Saturate", "Sensor", "ShotRead"],
+            "simulate": ["Gaussian", "Quantise", "Saturate", "Sensor", "ShotRead"],
         },
     )

@@ -25,7 +25,7 @@ from torch import Tensor
 from prismask.checks import check_shape, size_text
 from prismask.errors import ConfigError, ShapeError
 from prismask.optics import shear
-from prismask.optics.dispersion import (
+from prismask.optics.shear import (
     offsets_from_array,
     offsets_from_polynomial,
     offsets_from_step,

@@ -1,27 +1,41 @@
-"""Shearing bands apart and summing them, the two halves of a prism.
+"""Where each band lands on the sensor, and shearing bands apart and summing them.
 
-Both functions work on the last axis. A band λ with offset `o = k + t` (k whole, 0 ≤ t < 1) is
-moved by linear interpolation,
+Offsets in pixels come from what people know of their prism. The functions of its two halves work on
+the last axis. A band λ with offset `o = k + t` (k whole, 0 ≤ t < 1) is moved by linear
+interpolation,
 
     shear_λ(u)[v] = (1 − t) · u[v − k] + t · u[v − k − 1],
 
 and `unshear` is the exact transpose of that, so the pair passes ⟨S u, y⟩ = ⟨u, Sᵀ y⟩ to rounding.
 Equal whole steps, the common case, run as strided views without a loop over the bands. Other
 offsets go band by band through a CPU's cache, and by one gather on other devices, where every band
-would be kernels of its own (`optics.shear_on_device`).
+would be kernels of its own.
+
+The gather (`gathered_shear_sum`, `gathered_unshear`) reads instead of writing: a moved band is read
+from where it came,
+
+    y[v] = Σ_λ (1 − t_λ) · z_λ[v − k_λ] + t_λ · z_λ[v − k_λ − 1],
+
+and 0 from beyond the ends. The transpose reads y the same way, and each is the other's gradient, so
+nothing is ever scattered and a compiler can fuse all of it. Where a band lands is a number on the
+device, `places (C,)` or `(B, C)` in pixels: compiled code has no offsets built in, and every step,
+or every sample, may have others.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from prismask.optics import shear_on_device
+from prismask.errors import ConfigError
+from prismask.scenes.defaults import BANDS, STEP
 
 BLOCK = 2**15 - 1
 """Values of a band that are worked on at a time; from one more on, torch starts threads."""
@@ -94,7 +108,7 @@ def unshear(image: Tensor, offsets: Offsets, width: int) -> Tensor:
     """
     if whole_step(offsets) is None:
         if _gathers(image):
-            return shear_on_device.unshear(image, _places(offsets, image.device), width)
+            return gathered_unshear(image, _places(offsets, image.device), width)
         return torch.stack([_window(image, offset, width) for offset in offsets], dim=1)
     if torch.is_grad_enabled() and image.requires_grad:
         windows: Tensor = _Windows.apply(image, offsets, width)  # type: ignore[no-untyped-call]
@@ -187,7 +201,7 @@ def _shear_sum_anyhow(planes: Tensor, mask: Tensor | None, offsets: Offsets, pow
     length = planes.shape[-1] + shear_extent(offsets)
     if _gathers(planes):
         coded = planes if mask is None else planes * mask
-        return shear_on_device.shear_sum(coded, _places(offsets, planes.device), length, power)
+        return gathered_shear_sum(coded, _places(offsets, planes.device), length, power)
     batch, dtype = planes.shape[0], planes.dtype
     if mask is not None:
         batch, dtype = max(batch, mask.shape[0]), torch.promote_types(dtype, mask.dtype)
@@ -270,3 +284,129 @@ def _copied(offsets: Offsets, device: torch.device) -> Tensor:
 
 
 _kept = lru_cache(maxsize=64)(_copied)
+
+
+def gathered_shear_sum(planes: Tensor, places: Tensor, length: int, power: int = 1) -> Tensor:
+    """Shear every band to its place and sum: `(B, C, H, W)` → `(B, H, length)`.
+
+    power: 2 squares the interpolation weights, for the diagonal of A Aᵀ.
+    """
+    found: Tensor = _Shear.apply(planes, places, length, power)  # type: ignore[no-untyped-call]
+    return found
+
+
+def gathered_unshear(image: Tensor, places: Tensor, width: int, power: int = 1) -> Tensor:
+    """Cut each band's window back out: `(B, H, L)` → `(B, C, H, width)`."""
+    found: Tensor = _Unshear.apply(image, places, width, power)  # type: ignore[no-untyped-call]
+    return found
+
+
+def _split_places(places: Tensor, dtype: torch.dtype, power: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Whole pixels `(B|1, C, 1, 1)`, and the weights of the two pixels that share a value."""
+    # Compiled, all of this is done over for every value that is read: so no double precision that
+    # nobody asked for, no eight-byte numbers, no power of one.
+    rows = (places if places.ndim == 2 else places[None])[:, :, None, None].to(dtype)
+    whole = rows.floor()
+    rest = rows - whole
+    near = 1 - rest
+    weights = (near, rest) if power == 1 else (near**power, rest**power)
+    return whole.to(torch.int32), *weights
+
+
+def _read(values: Tensor, column: Tensor) -> Tensor:
+    """`values (B, C, H, N)` at columns `(B|1, C, 1, M)`, 0 beyond the ends: `(B, C, H, M)`."""
+    batch, bands, height, count = values.shape
+    inside = (column >= 0) & (column < count)
+    index = column.clamp(0, count - 1).long().expand(batch, bands, height, -1)
+    return torch.where(inside, values.gather(-1, index), 0)
+
+
+def _sheared(planes: Tensor, places: Tensor, length: int, power: int) -> Tensor:
+    whole, near, far = _split_places(places, planes.dtype, power)
+    column = torch.arange(length, device=planes.device, dtype=torch.int32) - whole
+    return (near * _read(planes, column) + far * _read(planes, column - 1)).sum(1)
+
+
+def _unsheared(image: Tensor, places: Tensor, width: int, power: int) -> Tensor:
+    whole, near, far = _split_places(places, image.dtype, power)
+    column = torch.arange(width, device=image.device, dtype=torch.int32) + whole
+    rows = image[:, None].expand(-1, whole.shape[1], -1, -1)
+    return near * _read(rows, column) + far * _read(rows, column + 1)
+
+
+class _Shear(torch.autograd.Function):
+    """Autograd would scatter; the transpose of shearing is unshearing, which gathers."""
+
+    @staticmethod
+    def forward(planes: Tensor, places: Tensor, length: int, power: int) -> Tensor:
+        """The sheared sum."""
+        return _sheared(planes, places, length, power)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Where bands land, and how wide they are."""
+        ctx.save_for_backward(inputs[1])
+        ctx.width, ctx.power = inputs[0].shape[-1], inputs[3]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        """The transpose."""
+        (places,) = ctx.saved_tensors
+        return _Unshear.apply(gradient, places, ctx.width, ctx.power), None, None, None  # type: ignore[no-untyped-call]
+
+
+class _Unshear(torch.autograd.Function):
+    """The same the other way round."""
+
+    @staticmethod
+    def forward(image: Tensor, places: Tensor, width: int, power: int) -> Tensor:
+        """The windows."""
+        return _unsheared(image, places, width, power)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Where bands land, and how long the image is."""
+        ctx.save_for_backward(inputs[1])
+        ctx.length, ctx.power = inputs[0].shape[-1], inputs[3]
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        """The transpose."""
+        (places,) = ctx.saved_tensors
+        return _Shear.apply(gradient, places, ctx.length, ctx.power), None, None, None  # type: ignore[no-untyped-call]
+
+
+def offsets_from_step(bands: int = BANDS, step: float = STEP) -> Offsets:
+    """Equal steps of `step` pixels per band; a negative step runs the other way."""
+    if bands < 1:
+        raise ConfigError(f"a camera needs at least one band, not {bands}.")
+    return offsets_from_array([step * band for band in range(bands)])
+
+
+def offsets_from_array(offsets: Sequence[float]) -> Offsets:
+    """Any displacement per band in pixels; only differences matter, so the smallest becomes 0."""
+    try:
+        values = np.asarray(offsets, dtype=np.float64)
+    except (TypeError, ValueError):
+        values = np.empty(0)
+    if values.ndim != 1 or values.size == 0 or not np.isfinite(values).all():
+        raise ConfigError(
+            f"band offsets must be a list of finite pixel numbers, one per band; got {offsets!r}."
+        )
+    # 1e-9 px is far below any calibration: it turns 0.1·10 style residue into whole pixels.
+    return tuple(float(v) for v in np.round(values - values.min(), 9) + 0.0)
+
+
+def offsets_from_polynomial(
+    wavelengths_nm: Sequence[float], coefficients: Sequence[float]
+) -> Offsets:
+    """Offsets from a wavelength calibration `px(λ) = Σ_k coefficients[k] · λ_nmᵏ`.
+
+    Coefficients start with the constant term, as `numpy.polynomial` orders them.
+    """
+    if len(coefficients) < 2:
+        raise ConfigError("a calibration polynomial needs at least a constant and a slope.")
+    positions = np.polynomial.Polynomial(np.asarray(coefficients, dtype=np.float64))(
+        np.asarray(wavelengths_nm, dtype=np.float64)
+    )
+    return offsets_from_array([float(p) for p in positions])

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.optics.camera import CASSI, as_mask_batch
-from prismask.optics.shear_on_device import shear_sum, unshear
+from prismask.optics.shear import gathered_shear_sum, gathered_unshear
 
 Places = TypeVar("Places", Tensor, NDArray[np.float64])
 
@@ -98,7 +98,7 @@ class VariedCamera(CASSI):
     def unshear(self, measurement: Tensor) -> Tensor:
         """Every band's window of the measurement, `(B, C, H, W)`."""
         width = self.scene_size((measurement.shape[-2], measurement.shape[-1]))[1]
-        return unshear(measurement, self.places, width)
+        return gathered_unshear(measurement, self.places, width)
 
     def throughput(self, mask: Tensor) -> Tensor:
         """Σ_λ shear(m)."""
@@ -109,7 +109,7 @@ class VariedCamera(CASSI):
         return self._shear(self._all_bands(as_mask_batch(mask).square()), power=2)
 
     def _shear(self, planes: Tensor, power: int = 1) -> Tensor:
-        return shear_sum(planes, self.places, planes.shape[-1] + self.extent, power)
+        return gathered_shear_sum(planes, self.places, planes.shape[-1] + self.extent, power)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from prismask.errors import ConfigError, DeviceError, MissingPartError, WorkerLostError
-from prismask.parallel.stream import AHEAD, Outcome, Prepare, Result, Task, in_turn
-from prismask.parallel.workers import LOCAL, Workers
+from prismask.parallel.workers import AHEAD, LOCAL, Outcome, Prepare, Result, Task, Workers, in_turn
 
 log = logging.getLogger(__name__)
 

@@ -57,13 +57,13 @@ class _Labelled:
         return np.array(self.values, dtype=dtype, copy=copy)
 
     def __repr__(self) -> str:
-        from prismask.scenes.pictures import summary
+        from prismask.scenes.colour import summary
 
         return f"<{summary(self)}>"  # type: ignore[arg-type]  # one of the three
 
     def _repr_html_(self) -> str:
         """The record in a notebook: a thumbnail and the facts."""
-        from prismask.scenes.pictures import as_html
+        from prismask.scenes.colour import as_html
 
         return as_html(self)  # type: ignore[arg-type]  # one of the three
 
@@ -191,7 +191,7 @@ class Cube(_Labelled):
 
         Needs matplotlib (extra: report).
         """
-        from prismask.scenes.pictures import plot_cube
+        from prismask.scenes.colour import plot_cube
 
         return plot_cube(self, wavelength, ax)
 
@@ -230,7 +230,7 @@ class Mask(_Labelled):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw it in grey with its scale; gives the axes. Needs matplotlib (extra: report)."""
-        from prismask.scenes.pictures import plot_plane
+        from prismask.scenes.colour import plot_plane
 
         return plot_plane(self, ax)
 
@@ -250,7 +250,7 @@ class Measurement(_Labelled):
 
     def plot(self, ax: Any = None) -> Any:
         """Draw it in grey with its scale; gives the axes. Needs matplotlib (extra: report)."""
-        from prismask.scenes.pictures import plot_plane
+        from prismask.scenes.colour import plot_plane
 
         return plot_plane(self, ax)
 

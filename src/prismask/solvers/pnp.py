@@ -45,11 +45,11 @@ from prismask.solvers.base import Chosen, Estimate, IterativeSolver, geometric, 
 from prismask.solvers.gap_tv import (
     GapTv,
     brightness_of,
+    denoise_tv,
     divisor_of,
     require_noise,
     stated_noise,
 )
-from prismask.solvers.tv import denoise_tv
 from prismask.solvers.wavelets import cosine_matrix
 
 Denoiser = Callable[[Tensor, Tensor], Tensor]

@@ -33,8 +33,14 @@ from prismask.checks import choose
 from prismask.optics.camera import CASSI
 from prismask.optics.noise import relative_noise
 from prismask.solvers.base import Chosen, Estimate, IterativeSolver, require
-from prismask.solvers.gap_tv import brightness_of
-from prismask.solvers.tv import COUPLINGS, Coupling, TvDual, denoise_tv, total_variation
+from prismask.solvers.gap_tv import (
+    COUPLINGS,
+    Coupling,
+    TvDual,
+    brightness_of,
+    denoise_tv,
+    total_variation,
+)
 
 WEIGHT_OF_NOISE = 0.2
 """Automatic weight: this times the relative noise …"""

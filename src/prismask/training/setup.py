@@ -13,18 +13,15 @@ from torch import Tensor
 
 from prismask.checks import size_text
 from prismask.errors import ConfigError, ShapeError
-from prismask.models.catalogue import find_weights
 from prismask.models.machine import commit, device_name, versions
 from prismask.models.network import Reconstructor, works_from_snapshot
 from prismask.models.registry import create_model
-from prismask.models.trained import trained_with
-from prismask.models.weights import fill_from, read_record
+from prismask.models.weights import fill_from, find_weights, read_record, trained_with
 from prismask.optics.camera import CASSI
-from prismask.optics.dispersion import offsets_from_step
 from prismask.optics.fabricate import fabricate_mask, random_aperture
-from prismask.optics.mask_sets import check_disjoint
-from prismask.optics.masks import MaskRegion
+from prismask.optics.masks import MaskRegion, check_disjoint
 from prismask.optics.randomness import seed_of
+from prismask.optics.shear import offsets_from_step
 from prismask.optics.varied_prism import PrismFamily
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
 from prismask.scenes.records import Cube, Mask, array_hash, check_wavelengths

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from prismask.errors import DivergedError
+from prismask.models.fast import capture
 from prismask.models.network import compile_parts
 from prismask.models.posterior import entropy_term, perturb, prior_noise
-from prismask.models.replay import capture
 from prismask.optics.camera import CASSI
 from prismask.optics.varied_prism import VariedCamera
 from prismask.training.config import TrainConfig

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 import numpy as np
 
 from prismask.apps.cli.demo import PageContent, build_page
-from prismask.scenes.pictures import png_bytes
+from prismask.scenes.colour import png_bytes
 
 VOID = {"meta", "img", "input", "br", "link"}
 

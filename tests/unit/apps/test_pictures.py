@@ -11,8 +11,8 @@ from PIL import Image
 
 from prismask.apps.cli.app import run
 from prismask.errors import OutputExistsError
+from prismask.scenes.colour import grey_picture, png_bytes, write_png
 from prismask.scenes.formats.files import save
-from prismask.scenes.pictures import grey_picture, png_bytes, write_png
 from prismask.scenes.synthetic.random_scenes import random_scene
 
 

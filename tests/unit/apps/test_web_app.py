@@ -21,9 +21,8 @@ from prismask.apps.web.limits import Limits
 from prismask.apps.web.site import Choices, Site
 from prismask.apps.web.uploads import keep_upload, safe_name
 from prismask.errors import ConfigError
-from prismask.models.catalogue import shipped
 from prismask.models.registry import create_model
-from prismask.models.weights import save_weights
+from prismask.models.weights import save_weights, shipped
 from prismask.scenes.formats.files import save
 from prismask.scenes.records import Cube, Mask, Measurement
 

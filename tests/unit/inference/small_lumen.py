@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from prismask.models.layers.cosines import BandsOut
+from prismask.models.backbones.lumen import BandsOut
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
-from prismask.models.trained import trained_with
+from prismask.models.weights import trained_with
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seeded
 

@@ -26,7 +26,7 @@ from prismask.inference.delivery import straightened
 from prismask.inference.engine.frame import Engine
 from prismask.inference.methods.protocol import Estimate
 from prismask.inference.reconstruct import reconstruct
-from prismask.models.catalogue import load_model
+from prismask.models.weights import load_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded

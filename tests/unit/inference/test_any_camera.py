@@ -25,10 +25,9 @@ from prismask.inference.methods.registry import network_method
 from prismask.inference.methods.selection import Choice
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import reconstruct
-from prismask.models import catalogue
+from prismask.models import weights
 from prismask.models.network import Reconstructor
-from prismask.models.trained import trained_with
-from prismask.models.weights import save_weights
+from prismask.models.weights import save_weights, trained_with
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seeded
 from prismask.scenes.records import Cube
@@ -287,7 +286,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """One default, for every camera of its family."""
     model = lumen()
     save_weights(model, tmp_path / "lumen.small.safetensors", {**model.record, "default": True})
-    monkeypatch.setattr(selection, "defaults", lambda: catalogue.defaults(tmp_path))
+    monkeypatch.setattr(selection, "defaults", lambda: weights.defaults(tmp_path))
     return tmp_path
 
 
@@ -325,7 +324,7 @@ def test_the_default_aligns_for_a_solver_behind_its_family(shipped: Path) -> Non
 
 
 def test_the_list_of_weights_says_which_cameras_they_serve(shipped: Path) -> None:
-    (one,) = catalogue.shipped(shipped)
+    (one,) = weights.shipped(shipped)
     facts = _facts(one)
     assert (facts["any_camera"], facts["default"]) == (True, True)
     line = _weights_line(facts)

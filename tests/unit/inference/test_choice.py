@@ -12,7 +12,7 @@ from prismask.inference.methods import selection as choice
 from prismask.inference.methods.selection import Choice, choose
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction, reconstruct
-from prismask.models import catalogue
+from prismask.models import weights
 from prismask.models.registry import create_model
 from prismask.models.weights import save_weights
 from prismask.optics.camera import CASSI
@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for seed, (name, more) in enumerate(records.items()):
         model = create_model("srn", bands=BANDS, seed=seed, width=8, blocks=1)
         save_weights(model, tmp_path / f"{name}.safetensors", {"name": name, **facts, **more})
-    monkeypatch.setattr(choice, "defaults", lambda: catalogue.defaults(tmp_path))
+    monkeypatch.setattr(choice, "defaults", lambda: weights.defaults(tmp_path))
     return tmp_path
 
 
@@ -60,7 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_the_camera_decides(folder: Path, camera: CASSI, expected: str | None) -> None:
-    found = choose(camera, catalogue.defaults(folder))
+    found = choose(camera, weights.defaults(folder))
     assert (None if found is None else found.name) == expected
     chosen = Choice(Options(), CPU)
     assert chosen.for_camera(camera).name == (expected or "gap-tv")
@@ -83,7 +83,7 @@ def test_networks_are_loaded_once_and_when_needed(
 
     def load(path: Path) -> object:
         loaded.append(path.stem)
-        return catalogue.load_model(path)
+        return weights.load_model(path)
 
     monkeypatch.setattr(choice, "load_model", load)
     chosen = Choice(Options(), CPU)

@@ -22,8 +22,8 @@ from prismask.inference.intervals.inconsistent_masks import calibrate_inconsiste
 from prismask.inference.intervals.model import INCONSISTENT_MASKS, Interval, Size
 from prismask.inference.methods import network as network_method
 from prismask.inference.reconstruct import reconstruct
-from prismask.models.catalogue import load_model
 from prismask.models.network import Reconstructor
+from prismask.models.weights import load_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded

@@ -33,7 +33,7 @@ from prismask.inference.intervals.other_cameras import (
 )
 from prismask.inference.reconstruct import reconstruct
 from prismask.models.network import Reconstructor
-from prismask.models.trained import ONE_CAMERA, Variation
+from prismask.models.weights import ONE_CAMERA, Variation
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded

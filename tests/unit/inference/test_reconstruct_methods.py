@@ -14,7 +14,7 @@ from prismask.errors import ConfigError, ShapeError, ValuesError, WeightsError
 from prismask.inference.methods import selection as choice
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction, reconstruct
-from prismask.models import catalogue
+from prismask.models import weights
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.models.weights import save_weights
@@ -152,8 +152,8 @@ def test_no_weights_ship_yet_and_then_they_do(
     monkeypatch.setattr(choice, "defaults", tuple)
     assert reconstruct(shot, mask, CAMERA).attrs["method"] == "gap-tv"
     save_weights(_network(), tmp_path / "best.safetensors", {"name": "best", "default": True})
-    monkeypatch.setattr(choice, "defaults", lambda: catalogue.defaults(tmp_path))
-    monkeypatch.setattr(catalogue, "FOLDER", tmp_path)
+    monkeypatch.setattr(choice, "defaults", lambda: weights.defaults(tmp_path))
+    monkeypatch.setattr(weights, "FOLDER", tmp_path)
     chosen = reconstruct(shot, mask, CAMERA)
     assert chosen.attrs["method"] == "network"
     assert chosen.attrs["model"] == "best"
@@ -166,7 +166,7 @@ def best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Weights that ship, and are the default."""
     record = {"name": "best", "default": True, "step_px": 2.0}
     save_weights(_network(), tmp_path / "best.safetensors", record)
-    monkeypatch.setattr(choice, "defaults", lambda: catalogue.defaults(tmp_path))
+    monkeypatch.setattr(choice, "defaults", lambda: weights.defaults(tmp_path))
     return tmp_path / "best.safetensors"
 
 

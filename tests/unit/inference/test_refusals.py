@@ -17,7 +17,7 @@ from prismask.inference.intervals.fit import calibrate
 from prismask.inference.methods import selection as choice
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction, reconstruct
-from prismask.models import catalogue
+from prismask.models import weights
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.models.weights import save_weights
@@ -63,7 +63,7 @@ def best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reconstructor:
     model = _network(samples=0)
     record = {**model.record, "name": "best", "default": True}
     save_weights(model, tmp_path / "best.safetensors", record)
-    monkeypatch.setattr(choice, "defaults", lambda: catalogue.defaults(tmp_path))
+    monkeypatch.setattr(choice, "defaults", lambda: weights.defaults(tmp_path))
     return model
 
 

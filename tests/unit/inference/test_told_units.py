@@ -14,8 +14,7 @@ from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
-from prismask.optics.sensor import Gaussian
-from prismask.optics.simulate import simulate
+from prismask.optics.simulate import Gaussian, simulate
 from prismask.scenes.records import Cube, Mask, Measurement
 from prismask.scenes.synthetic.random_scenes import random_scene
 

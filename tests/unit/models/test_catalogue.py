@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from prismask.errors import ConfigError, DataMissingError, WeightsError
-from prismask.models.catalogue import (
+from prismask.models.registry import create_model
+from prismask.models.weights import (
     default_weights,
     defaults,
     find_weights,
     load_model,
+    save_weights,
     shipped,
 )
-from prismask.models.registry import create_model
-from prismask.models.weights import save_weights
 
 
 @pytest.fixture

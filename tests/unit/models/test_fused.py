@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from prismask.models.layers import fused
+from prismask.models import layers
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 
@@ -17,7 +17,7 @@ def test_operator_laws() -> None:
     x = torch.rand(2, 8, 6, 7, requires_grad=True)
     weight = torch.rand(8, 8, 3, 3, requires_grad=True)
     bias = torch.rand(8, requires_grad=True)
-    torch.library.opcheck(fused._conv_relu, (x, weight, bias))
+    torch.library.opcheck(layers._conv_relu, (x, weight, bias))
 
 
 def test_gradients_equal_the_plain_ones() -> None:
@@ -25,7 +25,7 @@ def test_gradients_equal_the_plain_ones() -> None:
     values = [torch.randn(s, dtype=torch.float64) for s in ((2, 8, 6, 7), (8, 8, 3, 3), (8,))]
     ours = [v.clone().requires_grad_() for v in values]
     plain = [v.clone().requires_grad_() for v in values]
-    out = fused._conv_relu(*ours)
+    out = layers._conv_relu(*ours)
     reference = F.relu(F.conv2d(plain[0], plain[1], plain[2], padding=1))
     assert torch.allclose(out, reference)
     weights = torch.randn_like(out)
@@ -38,12 +38,12 @@ def test_gradients_equal_the_plain_ones() -> None:
 
 
 def test_padding_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused, "uses_tensor_cores", lambda x: True)
+    monkeypatch.setattr(layers, "uses_tensor_cores", lambda x: True)
     torch.manual_seed(0)
     conv = nn.Conv2d(5, 11, 3, padding=1)
     x = torch.rand(2, 5, 9, 8)
-    assert torch.allclose(fused.conv_aligned(conv, x), conv(x), atol=1e-6)
-    fused.conv_aligned(conv, x).square().sum().backward()
+    assert torch.allclose(layers.conv_aligned(conv, x), conv(x), atol=1e-6)
+    layers.conv_aligned(conv, x).square().sum().backward()
     padded = [p.grad.clone() for p in conv.parameters() if p.grad is not None]
     conv.zero_grad()
     conv(x).square().sum().backward()

@@ -27,8 +27,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from prismask.models import layers
 from prismask.models.fast import FastReconstructor
-from prismask.models.layers import fused
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
@@ -64,7 +64,7 @@ def aperture() -> Tensor:
 @cache
 def network() -> Reconstructor:
     """The trained network that ships; PSNR says little about an untrained one."""
-    from prismask.models.catalogue import load_model, shipped
+    from prismask.models.weights import load_model, shipped
 
     return load_model(shipped()[0].name).eval()
 
@@ -122,7 +122,7 @@ def test_gap_tv_gives_the_same_cube() -> None:
 
 def test_pnp_dip_fits_as_well_from_recorded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     from prismask.solvers import create_solver, pnp_dip
-    from prismask.solvers.dip_network import Repeated
+    from prismask.solvers.pnp_dip import Repeated
 
     made: list[Repeated] = []
 
@@ -154,8 +154,8 @@ def test_the_fused_convolution_is_the_plain_one_with_its_gradients() -> None:
         conv = nn.Conv2d(16, 24, 3, padding=1).to(DEVICE, dtype)
         x = torch.randn(3, 16, 33, 20, device=DEVICE, dtype=dtype)
         weights = torch.randn(3, 24, 33, 20, device=DEVICE, dtype=dtype)
-        assert fused.uses_tensor_cores(x)
-        ours = _with_gradients(lambda c, v: fused.conv_then_relu(c, v), conv, x, weights)
+        assert layers.uses_tensor_cores(x)
+        ours = _with_gradients(lambda c, v: layers.conv_then_relu(c, v), conv, x, weights)
         plain = _with_gradients(lambda c, v: F.relu(c(v)), conv, x, weights)
         # The reference in float64 says what both should be; ours may not be the worse of the two.
         true = _with_gradients(
@@ -190,7 +190,7 @@ def test_padded_channels_change_nothing() -> None:
     torch.manual_seed(0)
     conv = nn.Conv2d(5, 11, 3, padding=1).to(DEVICE, torch.float16)
     x = torch.rand(2, 5, 19, 23, device=DEVICE, dtype=torch.float16)
-    assert distance(fused.conv_aligned(conv, x), conv(x)) < 2e-3
+    assert distance(layers.conv_aligned(conv, x), conv(x)) < 2e-3
 
 
 def test_fewer_bits_cost_less_than_a_tenth_of_a_decibel() -> None:

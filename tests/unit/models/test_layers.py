@@ -9,19 +9,25 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from prismask.models.backbones import swinir
 from prismask.models.backbones.gsm import VoxelFilter
 from prismask.models.backbones.spectral_vit import ChannelAttention
-from prismask.models.backbones.tsa_net import neighbouring_bands
-from prismask.models.layers import windows
-from prismask.models.layers.common import ChannelNorm, ConvReLU, attend_few, make_norm
-from prismask.models.layers.unet import UNet, up_conv
-from prismask.models.layers.windows import (
+from prismask.models.backbones.swinir import (
     WindowAttention,
     from_windows,
     pad_to_windows,
     relative_positions,
     shifted_window_mask,
     to_windows,
+)
+from prismask.models.backbones.tsa_net import neighbouring_bands
+from prismask.models.layers import (
+    ChannelNorm,
+    ConvReLU,
+    UNet,
+    attend_few,
+    make_norm,
+    up_conv,
 )
 
 
@@ -133,9 +139,9 @@ def test_window_attention(shift: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x = torch.randn(2, 8, 12, 6)
     naive = naive_window_attention(layer, x)
     assert torch.allclose(layer(x), naive, atol=1e-5)
-    monkeypatch.setattr(windows, "WINDOWS_AT_ONCE", 4)
+    monkeypatch.setattr(swinir, "WINDOWS_AT_ONCE", 4)
     assert torch.allclose(layer(x), naive, atol=1e-5), "a few windows at a time"
-    monkeypatch.setattr(windows, "uses_tensor_cores", lambda _: True)
+    monkeypatch.setattr(swinir, "uses_tensor_cores", lambda _: True)
     assert torch.allclose(layer(x), naive, atol=1e-5), "heads padded with zeros"
 
 

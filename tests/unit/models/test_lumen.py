@@ -8,12 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from prismask.models.backbones.lumen import Lumen
+from prismask.models.backbones.lumen import BandsIn, BandsOut, Look, Lumen, SmallU, cosine_basis
 from prismask.models.complexity import count_parameters
 from prismask.models.fast import FastReconstructor
-from prismask.models.layers.cosines import BandsIn, BandsOut, cosine_basis
-from prismask.models.layers.looks import Look
-from prismask.models.layers.small_u import SmallU
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.models.fast import FastReconstructor
-from prismask.models.mirror_ensemble import combined, ensemble_size
-from prismask.models.network import Reconstructor
+from prismask.models.network import Reconstructor, combined, ensemble_size
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from prismask.models.replay import Replayed, capture
+from prismask.models.fast import Replayed, capture
 
 
 def test_on_a_cpu_every_call_runs_the_function() -> None:

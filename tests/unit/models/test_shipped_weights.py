@@ -8,7 +8,7 @@ import pytest
 
 from prismask.inference.methods.selection import able
 from prismask.inference.options import Options
-from prismask.models.catalogue import FOLDER, defaults, load_model, shipped
+from prismask.models.weights import FOLDER, defaults, load_model, shipped
 
 CARDS = Path(__file__).resolve().parents[3] / "docs" / "models.md"
 LOOKS = ["srn-looks.m2m", "srn-looks.o2o", "srn-looks.cameras"]

@@ -14,7 +14,7 @@ import torch
 
 from prismask.errors import ConfigError, ShapeError
 from prismask.optics.camera import CASSI, Design
-from prismask.optics.dispersion import offsets_from_polynomial
+from prismask.optics.shear import offsets_from_polynomial
 from prismask.scenes.defaults import BANDS, SIZE, STEP
 
 

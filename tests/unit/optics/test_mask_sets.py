@@ -13,14 +13,14 @@ import scipy.io
 import torch
 
 from prismask.errors import FormatError, OverlapError, ShapeError
-from prismask.optics.mask_sets import (
+from prismask.optics.masks import (
     KNOWN_ALIASES,
     MaskAlias,
     MaskEntry,
+    MaskRegion,
     MaskSet,
     check_disjoint,
 )
-from prismask.optics.masks import MaskRegion
 from prismask.scenes.records import Mask
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from prismask.errors import ConfigError, ShapeError
 from prismask.optics.randomness import seeded
-from prismask.optics.sensor import Gaussian, Quantise, Saturate, Sensor, ShotRead, add_gaussian
+from prismask.optics.simulate import Gaussian, Quantise, Saturate, Sensor, ShotRead, add_gaussian
 
 
 def flat(level: float, batch: int = 1, side: int = 300) -> Tensor:

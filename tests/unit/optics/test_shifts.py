@@ -8,7 +8,7 @@ from fine_mask import FineMask
 from scipy import ndimage
 
 from prismask.errors import ShapeError, ValuesError
-from prismask.optics.shifts import find_shift, moved
+from prismask.optics.measured import find_shift, moved
 
 SENSOR = (72, 120)
 MASK = FineMask((64, 80))

@@ -10,8 +10,15 @@ import torch
 
 from prismask.errors import ConfigError, FormatError, ShapeError
 from prismask.optics.camera import CASSI
-from prismask.optics.sensor import Gaussian, Quantise, Sensor
-from prismask.optics.simulate import camera_from_attrs, noted_scale, simulate, unscaled
+from prismask.optics.simulate import (
+    Gaussian,
+    Quantise,
+    Sensor,
+    camera_from_attrs,
+    noted_scale,
+    simulate,
+    unscaled,
+)
 from prismask.scenes.records import Cube, Mask, Measurement
 
 CAMERA = CASSI.from_step(4, 2)

@@ -21,10 +21,10 @@ from prismask.parallel.cage import (
     CrashError,
     Limits,
     MemoryLimitError,
+    StandingCage,
     TaskFailedError,
     TimeLimitError,
 )
-from prismask.parallel.standing_cage import StandingCage
 
 USUAL = Limits(seconds=30, memory_bytes=2**30)
 
@@ -124,7 +124,7 @@ import sys
 sys.path.insert(0, {tests!r})
 from pathlib import Path
 from prismask.parallel.cage import Limits
-from prismask.parallel.standing_cage import StandingCage
+from prismask.parallel.cage import StandingCage
 cage = StandingCage(Path({folder!r}))
 print(cage._cage.process.pid, flush=True)
 if {busy}:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from prismask.errors import ConfigError, ShapeError
-from prismask.parallel.stream import Outcome, in_turn
-from prismask.parallel.workers import Workers, run_tasks
+from prismask.parallel.workers import Outcome, Workers, in_turn, run_tasks
 
 
 def finished(result: int | Exception) -> Future[int]:

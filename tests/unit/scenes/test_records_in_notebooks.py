@@ -10,9 +10,8 @@ import pytest
 from PIL import Image
 
 from prismask.errors import ConfigError, ValuesError
-from prismask.scenes.colour import to_srgb
+from prismask.scenes.colour import THUMBNAIL_SIDE, to_srgb
 from prismask.scenes.conversion import as_cube
-from prismask.scenes.pictures import THUMBNAIL_SIDE
 from prismask.scenes.records import Cube, Mask, Measurement
 from prismask.scenes.spectra import Spectrum, spectra_csv
 

@@ -14,8 +14,7 @@ import xarray
 from file_examples import WRITTEN, a_mask, a_mask_per_band, an_uncertain_mask, same
 
 from prismask.errors import FormatError, ShapeError, ValuesError
-from prismask.optics.calibrations import combine_calibrations
-from prismask.optics.masks import MaskRegion
+from prismask.optics.masks import MaskRegion, combine_calibrations
 from prismask.scenes.conversion import as_mask, as_mask_std
 from prismask.scenes.datasets import load_mask_file
 from prismask.scenes.formats.files import load_mask, load_mask_std, save

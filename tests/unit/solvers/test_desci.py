@@ -13,14 +13,15 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.optics.camera import CASSI
-from prismask.solvers.desci import DeSci, guide_of
-from prismask.solvers.gap_tv import GapTv
-from prismask.solvers.patches import (
+from prismask.solvers.desci import (
+    DeSci,
     Matching,
     change_groups,
+    guide_of,
     match_patches,
     minimise_weighted_nuclear_norm,
 )
+from prismask.solvers.gap_tv import GapTv
 
 CAMERA = CASSI.from_step(bands=8, step=2)
 SMALL = {"patch": 4, "stride": 3, "group": 12, "radius": 5}

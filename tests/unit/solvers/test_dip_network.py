@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from prismask.solvers.dip_network import (
+from prismask.solvers.pnp_dip import (
     INPUT_CHANNELS,
     WARM_UP,
     Repeated,

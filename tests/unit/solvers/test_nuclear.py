@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from prismask.solvers.patches import (
+from prismask.solvers.desci import (
     minimise_nuclear_norm,
     minimise_weighted_nuclear_norm,
     shrink_singular_values,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError, ShapeError
-from prismask.solvers.patches import (
+from prismask.solvers.desci import (
     Matching,
     change_groups,
     match_patches,

@@ -10,7 +10,7 @@ import torch
 from skimage.restoration import denoise_tv_chambolle
 
 from prismask.errors import ConfigError, ShapeError
-from prismask.solvers.tv import COUPLINGS, Coupling, TvDual, denoise_tv, total_variation
+from prismask.solvers.gap_tv import COUPLINGS, Coupling, TvDual, denoise_tv, total_variation
 
 
 def noisy(*shape: int, seed: int = 0) -> torch.Tensor:

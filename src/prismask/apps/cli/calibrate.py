@@ -96,9 +96,9 @@ def calibrate(
     from prismask.inference.intervals.snapshots import Plan
     from prismask.inference.methods.registry import network_method
     from prismask.inference.options import Options
-    from prismask.models.catalogue import find_weights, load_model
     from prismask.models.machine import choose_device
-    from prismask.models.mirror_ensemble import KEY, OLD_KEY, ensemble_size
+    from prismask.models.network import KEY, OLD_KEY, ensemble_size
+    from prismask.models.weights import find_weights, load_model
     from prismask.scenes.atomic import check_output, refuse_read
 
     if snapshots < 2:

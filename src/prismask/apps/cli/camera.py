@@ -15,8 +15,7 @@ from prismask.apps.cli.terminal import remark, say
 from prismask.errors import ConfigError, DataMissingError, MissingPartError
 
 if TYPE_CHECKING:
-    from prismask.optics.measured import MeasuredCamera
-    from prismask.optics.shifts import Picture
+    from prismask.optics.measured import MeasuredCamera, Picture
 
 Named = tuple[float | None, Path]
 """Wavelength in nm, where one was given, and file."""
@@ -206,7 +205,7 @@ def _text(found: MeasuredCamera) -> str:
 
 
 def _draw(found: MeasuredCamera, path: Path, overwrite: bool) -> None:
-    from prismask.scenes.pictures import write_bytes
+    from prismask.scenes.colour import write_bytes
 
     try:
         from prismask.evaluation.figures.camera import camera_figure

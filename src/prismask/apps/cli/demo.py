@@ -136,8 +136,7 @@ def photograph(
     from prismask.optics.camera import CASSI
     from prismask.optics.fabricate import fabricate_mask
     from prismask.optics.randomness import seeded
-    from prismask.optics.sensor import Quantise, Saturate, Sensor, ShotRead
-    from prismask.optics.simulate import simulate
+    from prismask.optics.simulate import Quantise, Saturate, Sensor, ShotRead, simulate
     from prismask.scenes.records import Mask
 
     camera = CASSI.from_step(truth.bands)
@@ -155,8 +154,7 @@ def photograph(
 def draw(shoot: Shoot) -> dict[str, bytes]:
     """Every picture of the demo as PNG, by the names of `PICTURES`."""
     from prismask.evaluation.figures import demo as figures
-    from prismask.scenes.colour import auto_exposure, to_srgb
-    from prismask.scenes.pictures import grey_picture, png_bytes
+    from prismask.scenes.colour import auto_exposure, grey_picture, png_bytes, to_srgb
     from prismask.scenes.synthetic.demo import colour_checker_boxes
 
     truth, estimate = shoot.truth, shoot.estimate
@@ -185,8 +183,8 @@ def draw(shoot: Shoot) -> dict[str, bytes]:
 
 def _write(shoot: Shoot, pictures: dict[str, bytes], out: Path, overwrite: bool) -> None:
     from prismask.apps.cli.demo import build_page, page_content
+    from prismask.scenes.colour import write_bytes
     from prismask.scenes.formats.files import save
-    from prismask.scenes.pictures import write_bytes
 
     records: list[Record] = [shoot.truth, shoot.mask, shoot.snapshot, shoot.estimate]
     for name, record in zip(RECORDS, records, strict=True):

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from prismask.apps.cli.terminal import say, table
 
 if TYPE_CHECKING:
-    from prismask.models.catalogue import Shipped
+    from prismask.models.weights import Shipped
 
 
 def models(
@@ -58,15 +58,14 @@ def _solvers() -> list[tuple[str, str]]:
 
 
 def _record(weights: str) -> dict[str, Any]:
-    from prismask.models.catalogue import find_weights
-    from prismask.models.weights import load_weights
+    from prismask.models.weights import find_weights, load_weights
 
     # Loading checks the hash and the architecture; a record alone could promise anything.
     return load_weights(find_weights(weights)).record
 
 
 def _shipped() -> list[dict[str, Any]]:
-    from prismask.models.catalogue import shipped
+    from prismask.models.weights import shipped
 
     return [_facts(one) for one in shipped()]
 
@@ -76,8 +75,8 @@ INTERVALS = ("single", "sampled", "learned")
 
 
 def _facts(one: Shipped) -> dict[str, Any]:
-    from prismask.models.mirror_ensemble import ensemble_size
-    from prismask.models.trained import serves_any_camera
+    from prismask.models.network import ensemble_size
+    from prismask.models.weights import serves_any_camera
 
     stored = one.record.get("interval") or {}
     return {
@@ -103,9 +102,9 @@ def _facts(one: Shipped) -> dict[str, Any]:
 def _backbones() -> list[dict[str, Any]]:
     import torch
 
-    from prismask.models.catalogue import shipped
     from prismask.models.complexity import count_multiply_adds, count_parameters
     from prismask.models.registry import backbone, create_model, list_models
+    from prismask.models.weights import shipped
     from prismask.optics.camera import CASSI
 
     rows = []

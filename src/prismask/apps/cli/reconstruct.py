@@ -15,7 +15,7 @@ from prismask.apps.cli.raw_options import RawFrameOptions
 from prismask.apps.cli.terminal import remark, reporter, say
 from prismask.errors import ConfigError, OutputExistsError
 from prismask.inference.options import MethodOptions, Options
-from prismask.timings import measured
+from prismask.progress import measured
 
 if TYPE_CHECKING:
     from prismask.apps.cli.reconstruct_job import SnapshotWork
@@ -146,7 +146,7 @@ def _one(
         refuse_existing,
         refuse_read,
     )
-    from prismask.scenes.pictures import write_bytes
+    from prismask.scenes.colour import write_bytes
 
     check_inputs(*(work.exposures or (snapshot,)), *work.masks)
     check_record(out, work.overwrite, snapshot, *read)

@@ -56,8 +56,8 @@ def render(
         Replace the picture if it exists.
     """
     from prismask.scenes.atomic import check_inputs, check_output, refuse_read
+    from prismask.scenes.colour import write_png
     from prismask.scenes.formats.files import load_cube
-    from prismask.scenes.pictures import write_png
 
     if out.suffix.lower() != ".png":
         raise ConfigError(f"--out is {out}; pictures are written as PNG: {out.stem}.png.")
@@ -90,8 +90,7 @@ def _exposure(text: str) -> float | None:
 
 def _whole(record: Cube, illuminant: str | None, exposure: float | None) -> NDArray[np.uint8]:
     """The whole cube in colour; in grey, as its quick look, where that cannot be."""
-    from prismask.scenes.colour import to_srgb
-    from prismask.scenes.pictures import grey_picture
+    from prismask.scenes.colour import grey_picture, to_srgb
 
     try:
         return to_srgb(record, illuminant, "auto" if exposure is None else exposure)
@@ -105,8 +104,7 @@ def _whole(record: Cube, illuminant: str | None, exposure: float | None) -> NDAr
 def _one_band(record: Cube, band: str, exposure: float | None) -> NDArray[np.uint8]:
     import numpy as np
 
-    from prismask.scenes.colour import band_image
-    from prismask.scenes.pictures import grey_picture
+    from prismask.scenes.colour import band_image, grey_picture
 
     number = _band_number(record, band)
     if record.wavelengths is None:

@@ -74,9 +74,8 @@ def serve(
 def find_choices(own: tuple[Path, ...] = (), device: str = "auto") -> Choices:
     """The methods and weights to offer: solvers, what ships, and files of one's own."""
     from prismask.apps.web.site import Choices
-    from prismask.models.catalogue import default_weights, find_weights, shipped
     from prismask.models.machine import choose_device
-    from prismask.models.weights import read_record
+    from prismask.models.weights import default_weights, find_weights, read_record, shipped
     from prismask.solvers.registry import list_solvers
 
     choose_device(device)

@@ -15,8 +15,7 @@ from prismask.errors import ConfigError
 
 if TYPE_CHECKING:
     from prismask.optics.resolve import CameraDescription
-    from prismask.optics.sensor import Sensor
-    from prismask.optics.simulate import Scale
+    from prismask.optics.simulate import Scale, Sensor
     from prismask.scenes.records import Cube, Mask
 
 
@@ -114,7 +113,7 @@ def _notes(mask: Mask, cube: Cube, said: CameraDescription) -> Mapping[str, Any]
 
 def build_sensor(options: SensorOptions) -> Sensor | None:
     """The stages that the options ask for, in the order of a real sensor."""
-    from prismask.optics.sensor import Gaussian, Quantise, Saturate, Sensor, ShotRead, Stage
+    from prismask.optics.simulate import Gaussian, Quantise, Saturate, Sensor, ShotRead, Stage
 
     stages: list[Stage] = []
     if options.read_noise is not None and options.full_well is None:

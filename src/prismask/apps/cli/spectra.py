@@ -141,7 +141,7 @@ def _nearest(found: list[Spectrum], library: SpectralLibrary) -> list[Spectrum]:
 def _write(
     found: list[Spectrum], beside: list[Spectrum], out: Path, drawn: Path | None, overwrite: bool
 ) -> None:
-    from prismask.scenes.pictures import write_bytes
+    from prismask.scenes.colour import write_bytes
     from prismask.scenes.spectra import draw_spectra, spectra_csv
 
     if drawn is not None:
@@ -151,7 +151,7 @@ def _write(
 
 
 def _write_map(record: Cube, library: SpectralLibrary, path: Path, overwrite: bool) -> None:
-    from prismask.scenes.pictures import write_bytes
+    from prismask.scenes.colour import write_bytes
 
     found = record.nearest_material(library)
     write_bytes(_png(found.plot), path, overwrite)

@@ -19,9 +19,8 @@ from prismask.apps.web.remedies import page_words
 from prismask.apps.web.results import Result, ResultStore
 from prismask.apps.web.work import CUBE, MASK, SNAPSHOT, TRUTH, Order, reconstruct
 from prismask.errors import DataMissingError, PrismaskError
-from prismask.parallel.cage import CancelledError
+from prismask.parallel.cage import CancelledError, StandingCage
 from prismask.parallel.cage import Limits as CageLimits
-from prismask.parallel.standing_cage import StandingCage
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 ENDED: tuple[State, ...] = ("done", "failed", "cancelled")

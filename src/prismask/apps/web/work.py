@@ -108,8 +108,7 @@ def _draw_sample(here: Path, size: tuple[int, int]) -> None:
     from prismask.optics.camera import CASSI
     from prismask.optics.fabricate import fabricate_mask
     from prismask.optics.randomness import seeded
-    from prismask.optics.sensor import Gaussian
-    from prismask.optics.simulate import simulate
+    from prismask.optics.simulate import Gaussian, simulate
     from prismask.scenes.formats.files import save
     from prismask.scenes.records import Mask
     from prismask.scenes.synthetic.random_scenes import random_scene

@@ -36,7 +36,7 @@ from prismask.inference.engine.passes import RunningMoments
 from prismask.inference.inspection import prepare
 from prismask.inference.methods.network import NetworkMethod, as_network
 from prismask.inference.methods.protocol import Method
-from prismask.models.mirror_ensemble import combined
+from prismask.models.network import combined
 from prismask.models.posterior import perturb, prior_noise
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seeded

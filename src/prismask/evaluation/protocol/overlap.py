@@ -14,7 +14,7 @@ from typing import Any, Literal
 from prismask.errors import OverlapError
 from prismask.evaluation.protocol.scenarios import Group
 from prismask.evaluation.run.contenders import Contender
-from prismask.optics.mask_sets import MaskEntry, check_disjoint
+from prismask.optics.masks import MaskEntry, check_disjoint
 
 Verdict = Literal["", "same mask", "overlap", "unknown"]
 """How test and training masks relate, as tables write it; empty: they share nothing."""

@@ -20,8 +20,7 @@ from prismask.checks import choose, size_text
 from prismask.errors import ConfigError, OverlapError, ShapeError
 from prismask.evaluation.protocol.splits import PROTOCOLS, SINGLE, EvaluationSplit
 from prismask.optics.fabricate import fabricate_mask, random_aperture
-from prismask.optics.mask_sets import MaskEntry, MaskSet, check_disjoint
-from prismask.optics.masks import MaskRegion
+from prismask.optics.masks import MaskEntry, MaskRegion, MaskSet, check_disjoint
 from prismask.optics.randomness import seed_of, seeded
 from prismask.scenes.records import Mask
 

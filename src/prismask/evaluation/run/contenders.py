@@ -37,10 +37,9 @@ from prismask.inference.methods.registry import (
 )
 from prismask.inference.methods.solver import function_identity
 from prismask.inference.options import DEFAULTS, MaskStd, Options
-from prismask.models.catalogue import shipped
-from prismask.models.mirror_ensemble import KEY, ensemble_size
+from prismask.models.network import KEY, ensemble_size
 from prismask.models.registry import create_model, list_models
-from prismask.models.weights import load_weights, read_record, tensors_hash
+from prismask.models.weights import load_weights, read_record, shipped, tensors_hash
 from prismask.solvers import create_solver, list_solvers
 
 Kind = Literal["weights", "untrained", "solver", "method", "callable"]

@@ -40,7 +40,7 @@ from prismask.evaluation.tables.files import (
 )
 from prismask.evaluation.tables.summaries import Summary, plain_rows, summarise
 from prismask.models.machine import choose_device
-from prismask.models.trained import serves_any_camera
+from prismask.models.weights import serves_any_camera
 from prismask.optics.camera import CASSI
 from prismask.optics.masks import MaskRegion
 from prismask.optics.resolve import CameraDescription, resolve_camera

@@ -37,8 +37,7 @@ from prismask.evaluation.run.cells import Cell, CellResult, Journal
 from prismask.evaluation.run.plan import Plan
 from prismask.evaluation.run.trials import Bench, Workload
 from prismask.models.machine import commit, device_name, versions
-from prismask.parallel.stream import Outcome
-from prismask.parallel.workers import Workers, run_tasks
+from prismask.parallel.workers import Outcome, Workers, run_tasks
 from prismask.progress import Progress
 from prismask.scenes.atomic import write_beside
 

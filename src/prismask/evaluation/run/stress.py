@@ -32,8 +32,7 @@ from prismask.evaluation.run.plan import NOTHING_WRONG, Condition, Plan, Setting
 from prismask.evaluation.run.runner import Evaluation, plan_evaluation, run_plan
 from prismask.evaluation.run.runs import earlier_record
 from prismask.optics.camera import CASSI
-from prismask.optics.mask_sets import KNOWN_ALIASES, MaskAlias, MaskEntry, MaskSet
-from prismask.optics.masks import MaskRegion
+from prismask.optics.masks import KNOWN_ALIASES, MaskAlias, MaskEntry, MaskRegion, MaskSet
 from prismask.optics.resolve import CameraDescription
 from prismask.parallel.ownership import owned
 from prismask.progress import Progress

@@ -16,7 +16,7 @@ that were 2 px apart overlap more: small differences cost little; `dispersion_mi
 large they are, and beyond `LARGEST_MISMATCH` a solver is the better choice. So it is for a camera
 with few bands far apart, whose steps in the snapshot no smooth spectrum makes.
 
-A network that learned behind many dispersions (`models.trained.Variation`) is shown the one among
+A network that learned behind many dispersions (`models.weights.Variation`) is shown the one among
 them that is nearest, and only what lies beyond them counts as a mismatch.
 """
 
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prismask.inference.findings import Finding
-from prismask.models.trained import ONE_CAMERA, Variation, trained_camera, trained_variation
+from prismask.models.weights import ONE_CAMERA, Variation, trained_camera, trained_variation
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.varied_prism import bent
 from prismask.scenes.resample import resampling_weights

@@ -42,7 +42,7 @@ class FrameEstimate:
     upper: Tensor | None = None
     """Upper quantile."""
     disagreement: Tensor | None = None
-    """How far the answers of a mirror ensemble are apart (`models.mirror_ensemble`)."""
+    """How far the answers of a mirror ensemble are apart (`models.network`)."""
     precision: str = "float32"
     """What the backbone computed in."""
 

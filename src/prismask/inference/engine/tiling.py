@@ -91,7 +91,7 @@ class Span:
 def spans(length: int, tiling: Tiling, mirrored: bool = False) -> list[Span]:
     """Tiles of about equal size that cover `length` pixels; their weights sum to 1 everywhere.
 
-    mirrored: whether a backbone also sees them mirrored (`models.mirror_ensemble`).
+    mirrored: whether a backbone also sees them mirrored (`models.network`).
     """
     count = math.ceil(length / tiling.tile)
     edges = [round(k * length / count) for k in range(count + 1)]

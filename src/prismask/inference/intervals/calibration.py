@@ -25,7 +25,7 @@ from prismask.inference.intervals.snapshots import Shot, Studio
 from prismask.inference.intervals.trust import TrustRule, fit_trust
 from prismask.inference.methods.network import LEARNED, NetworkMethod
 from prismask.inference.options import DEFAULTS
-from prismask.models.mirror_ensemble import ensemble_size
+from prismask.models.network import ensemble_size
 from prismask.optics.randomness import seed_of
 from prismask.progress import Progress
 

@@ -26,7 +26,7 @@ from prismask.inference.intervals.model import (
 from prismask.models.inputs import network_scale
 from prismask.optics.camera import CASSI
 from prismask.optics.faults import Shift
-from prismask.optics.sensor import add_gaussian
+from prismask.optics.simulate import add_gaussian
 from prismask.progress import Progress
 
 VALUES_PER_PAIR = 20_000

@@ -34,7 +34,7 @@ from prismask.inference.intervals.faults import BLURS, KINDS, SHIFTS, SPREADS, d
 from prismask.inference.intervals.fit import noisy
 from prismask.inference.intervals.model import INCONSISTENT_MASKS, Interval
 from prismask.inference.reconstruct import Reconstruction
-from prismask.models.trained import trained_camera
+from prismask.models.weights import trained_camera
 from prismask.optics.camera import CASSI
 from prismask.progress import Progress
 from prismask.scenes.records import Cube

@@ -33,7 +33,7 @@ from prismask.inference.intervals.class_fit import (
 )
 from prismask.inference.intervals.fit import misplaced, noisy
 from prismask.inference.intervals.model import OTHER_CAMERAS, Interval
-from prismask.models.trained import ONE_CAMERA, Variation, trained_camera, trained_variation
+from prismask.models.weights import ONE_CAMERA, Variation, trained_camera, trained_variation
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.progress import Progress

@@ -42,12 +42,10 @@ from prismask.inference.methods.protocol import (
 )
 from prismask.inference.options import DEFAULTS, Options
 from prismask.models.complexity import count_multiply_adds, count_parameters
-from prismask.models.mirror_ensemble import ensemble_size
-from prismask.models.network import Reconstructor
-from prismask.models.trained import knows_wrong_masks, serves_any_camera
+from prismask.models.network import Reconstructor, ensemble_size
+from prismask.models.weights import knows_wrong_masks, serves_any_camera
 from prismask.optics.camera import CASSI, as_mask_batch
-from prismask.progress import Progress
-from prismask.timings import part
+from prismask.progress import Progress, part
 
 NETWORK = "network"
 """What cubes made by a network note as their method."""

@@ -19,9 +19,8 @@ from prismask.inference.options import DEFAULTS, Options
 from prismask.models.complexity import count_parameters
 from prismask.models.weights import tensors_hash
 from prismask.optics.camera import CASSI
-from prismask.progress import Progress
+from prismask.progress import Progress, part
 from prismask.solvers import create_solver
-from prismask.timings import part
 
 if TYPE_CHECKING:
     from prismask.solvers.base import Solver

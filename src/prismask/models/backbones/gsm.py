@@ -25,10 +25,17 @@ from torch import Tensor, nn
 
 from prismask.checks import choose
 from prismask.models.backbones.srn import ResidualBlock
-from prismask.models.layers.common import ConvReLU, conv_relus
-from prismask.models.layers.fused import ALIGNMENT, conv3x3, conv_aligned
-from prismask.models.layers.unet import UNet
-from prismask.models.layers.unfolding import Unfolded, in_dtype_of, misfit
+from prismask.models.layers import (
+    ALIGNMENT,
+    ConvReLU,
+    UNet,
+    Unfolded,
+    conv3x3,
+    conv_aligned,
+    conv_relus,
+    in_dtype_of,
+    misfit,
+)
 from prismask.models.registry import register
 from prismask.optics.camera import CASSI
 

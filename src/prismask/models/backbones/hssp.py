@@ -14,9 +14,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from prismask.models.layers.common import ConvReLU
-from prismask.models.layers.fused import conv3x3, conv_aligned
-from prismask.models.layers.unfolding import Unfolded, in_dtype_of, misfit
+from prismask.models.layers import (
+    ConvReLU,
+    Unfolded,
+    conv3x3,
+    conv_aligned,
+    in_dtype_of,
+    misfit,
+)
 from prismask.models.registry import register
 from prismask.optics.camera import CASSI
 

@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prismask.errors import ConfigError
-from prismask.models.layers.common import conv_relus
-from prismask.models.layers.unet import UNet, up_conv
+from prismask.models.layers import UNet, conv_relus, up_conv
 from prismask.models.registry import register
 
 HEADS = 8

@@ -13,8 +13,22 @@ the mask that was told. α and μ are learned and not negative, so a larger spre
 trust the mask more. b is a few times the told spread: a mask that is told to be exact is left as it
 is.
 
-Bands enter and leave through cosines (`layers.cosines`), so one set of weights serves any band
-count, and the camera's own operator serves any dispersion, mask and design. The last step is exact,
+Bands enter and leave through cosines, so one set of weights serves any band count, and the camera's
+own operator serves any dispersion, mask and design. Weights belong to K cosines over the spectrum,
+not to bands. For a camera of C bands with centres at s_c = (c + ½) / C of its spectrum the matrix
+
+    E (C, K),    E[c, k] = √(2 / C) · cos(π k s_c)    (√(1 / C) for k = 0; 0 for k ≥ C)
+
+has orthonormal columns for k < C: C ≤ K bands lose nothing, and the same weights serve every C. E
+is multiplied into the weights, which are few, rather than into planes, which are many: what is
+convolved has the camera's own bands. Both ways are scaled so that a flat spectrum has the same
+coefficient whatever C is.
+
+The U has residual blocks at full resolution, at half with twice the channels, and so on; what comes
+up is added to what was kept. Dense 3×3 convolutions do nearly all of the work, because they are
+what a GPU does best. Any size: frames are padded inside.
+
+The last step is exact,
 
     x̂ ← x̂ + A_m̂ᵀ (A_m̂ A_m̂ᵀ + ρ)⁻¹ (y − A_m̂ x̂),   ρ = α v,
 
@@ -25,16 +39,18 @@ mask would impose its own error on the cube.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prismask.errors import ConfigError
 from prismask.models.inputs import NOISE_GAIN, UNKNOWN, Noise, network_scale
-from prismask.models.layers.cosines import BandsIn, BandsOut, cosine_basis
-from prismask.models.layers.fused import ALIGNMENT
-from prismask.models.layers.looks import CAUTION, Belief, Look, Shot, expected_variance
-from prismask.models.layers.small_u import SmallU
+from prismask.models.layers import ALIGNMENT, conv3x3, conv_then_relu, in_dtype_of
 from prismask.models.network import Estimates
 from prismask.models.registry import register
 from prismask.optics.camera import CASSI, as_mask_batch
@@ -271,3 +287,262 @@ def _check(width: int, stages: int, levels: int, blocks: int, cosines: int, gate
         raise ConfigError("lumen needs at least one stage, one level and one block.")
     if gate < 0 or (gate and not gate % 2):
         raise ConfigError(f"lumen's gate is {gate}; its window has an odd side, or 0 for none.")
+
+
+CAUTION = 100.0
+"""Scale of α: one over the variance that a cube still has in the middle of the network."""
+
+
+class Shot(NamedTuple):
+    """What is known about a snapshot; the same for all stages."""
+
+    measurement: Tensor
+    """`(B, H, L)`."""
+    mask: Tensor
+    """As told, `(B|1, 1|C, H, W)`."""
+    bound: Tensor
+    """Most by which a stage may move the mask, `(B|1, 1, H, W)`."""
+    gram: Tensor
+    """A Aᵀ or what bounds it, `(B|1, H, L)`."""
+    variance: Tensor
+    """v, `(B, H, L)`."""
+
+
+class Belief(NamedTuple):
+    """What changes from stage to stage beside the features."""
+
+    cube: Tensor
+    """x̂ `(B, C, H, W)`, at least float32."""
+    moved: Tensor
+    """d `(B, 1, H, W)`; the mask m̂ follows from it."""
+
+    def mask(self, shot: Shot, camera: CASSI) -> Tensor:
+        """m̂ `(B, 1|C, H, W)`; as told behind a dual disperser, whose mask is no scene plane."""
+        if camera.design == "dual":
+            return shot.mask
+        return (shot.mask + shot.bound * torch.tanh(self.moved)).clamp(0, 1)
+
+
+class Look(nn.Module):
+    """What the snapshot still has to say to the features."""
+
+    def __init__(self, width: int, cosines: int, mask_steps: bool) -> None:
+        super().__init__()
+        planes = int(mask_steps)
+        self.read = BandsOut(width, cosines, planes)
+        self.tell = BandsIn(width, cosines, stacks=2, more=2 * planes)
+        self.caution = nn.Parameter(torch.zeros(()))  # α
+        self.floor = nn.Parameter(torch.tensor(-2.0))  # μ
+
+    def weight(self, shot: Shot) -> Tensor:
+        """What the residual is divided by, `(B, H, L)`: never less where more variance is told."""
+        caution = CAUTION * F.softplus(self.caution.float())
+        return shot.gram + F.softplus(self.floor.float()) + caution * shot.variance
+
+    def forward(
+        self, features: Tensor, belief: Belief, shot: Shot, camera: CASSI, basis: Tensor
+    ) -> tuple[Tensor, Belief]:
+        """Features `(B, F, H, W)` and belief → the same, after one more look."""
+        bands, planes = self.read(features, basis)
+        # Physics in float32: what is left of the snapshot is small beside the snapshot.
+        cube = belief.cube + bands.to(belief.cube.dtype)
+        if self.read.more:
+            belief = Belief(cube, belief.moved + planes.to(cube.dtype))
+            mask = belief.mask(shot, camera)
+        else:
+            belief, mask = Belief(cube, belief.moved), shot.mask
+        left = (shot.measurement - camera.forward(cube, mask)) / self.weight(shot)
+        windows = camera.unshear(left)
+        told = windows * camera.code(mask)
+        hints = self._mask_hints(belief, windows, shot) if self.read.more else []
+        return features + self.tell([told, cube + told], hints, basis), belief
+
+    @staticmethod
+    def _mask_hints(belief: Belief, windows: Tensor, shot: Shot) -> list[Tensor]:
+        """How far the mask was moved, and whereto the snapshot would move it, `(B, 1, H, W)`."""
+        cube = belief.cube
+        whereto = (cube * windows).sum(1, keepdim=True) / (cube.square().mean(1, True) + 0.01)
+        return [shot.bound * torch.tanh(belief.moved), whereto]
+
+
+def expected_variance(cube: Tensor, camera: CASSI, noise: Tensor, spread: Tensor) -> Tensor:
+    """v `(B, H, L)`: what noise, and a mask wrong by `spread`, do to a cube's measurement.
+
+    noise: `(B|1,)`; spread `(B|1, 1|C, H, W)`, not negative.
+    """
+    # The measurement of x² through a mask of variances: neighbouring pixels err independently.
+    return noise.square()[:, None, None] + camera.forward(cube.square(), spread.square())
+
+
+OUT_START = 1e-3
+"""Standard deviation of new weights that read bands: an untrained network adds next to nothing."""
+OUT_SCALE = 0.2
+"""Factor on what is read. Adam moves all weights alike, and hundreds of them add up in a band: this
+keeps the first steps from throwing away a good first estimate."""
+
+
+def cosine_basis(bands: int, cosines: int, like: Tensor) -> Tensor:
+    """E `(C, K)`, made on the device of `like` in at least float32."""
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    order = torch.arange(cosines, device=like.device, dtype=dtype)
+    place = (torch.arange(bands, device=like.device, dtype=dtype) + 0.5) / bands
+    norm = torch.where(order == 0, 1 / bands, 2 / bands).sqrt() * (order < bands)
+    return torch.cos(math.pi * place[:, None] * order) * norm
+
+
+class BandsOut(nn.Module):
+    """A 3×3 convolution from features to a camera's bands, and to `more` planes beside them."""
+
+    def __init__(self, width: int, cosines: int, more: int = 0) -> None:
+        super().__init__()
+        self.cosines, self.more = cosines, more
+        self.conv = nn.Conv2d(width, cosines + more, 3, padding=1)
+        nn.init.normal_(self.conv.weight, std=OUT_START)
+        nn.init.zeros_(self.conv.bias)  # type: ignore[arg-type]  # it has one
+
+    def forward(self, features: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
+        """`(B, F, H, W)` and E `(C, K)` → bands `(B, C, H, W)`, planes `(B, more, H, W)`."""
+        bands = basis.shape[0]
+        assert self.conv.bias is not None
+        matrix = (basis * math.sqrt(bands / self.cosines)).to(self.conv.weight.dtype)
+        weight, bias = self.conv.weight, self.conv.bias
+        spread = (matrix @ weight[: self.cosines].flatten(1)).reshape(bands, *weight.shape[1:])
+        levels = (matrix * bias[: self.cosines]).sum(1)
+        spare = -(bands + self.more) % ALIGNMENT
+        weight = F.pad(_joined([spread, weight[self.cosines :]], 0), (0,) * 7 + (spare,))
+        bias = F.pad(_joined([levels, bias[self.cosines :]], 0), (0, spare))
+        out = OUT_SCALE * F.conv2d(features, weight, bias, padding=1)
+        return out[:, :bands], out[:, bands : bands + self.more]
+
+
+class BandsIn(nn.Module):
+    """A 3×3 convolution from `stacks` cubes of bands, and `more` planes, to features."""
+
+    def __init__(self, width: int, cosines: int, stacks: int, more: int = 0) -> None:
+        super().__init__()
+        self.cosines, self.stacks, self.more = cosines, stacks, more
+        self.conv = nn.Conv2d(stacks * cosines + more, width, 3, padding=1)
+
+    def forward(self, cubes: Sequence[Tensor], planes: Sequence[Tensor], basis: Tensor) -> Tensor:
+        """Cubes `(B, C, H, W)`, planes `(B, 1, H, W)` and E `(C, K)` → `(B, F, H, W)`."""
+        bands = basis.shape[0]
+        matrix = (basis * math.sqrt(self.cosines / bands)).to(self.conv.weight.dtype)
+        weight = self.conv.weight
+        shape = (len(weight), self.stacks, self.cosines, *weight.shape[2:])
+        split = weight[:, : self.stacks * self.cosines].reshape(shape)
+        spread = torch.einsum("oskyx,ck->oscyx", split, matrix).flatten(1, 2)
+        weight = _joined([spread, weight[:, self.stacks * self.cosines :]], 1)
+        spare = -weight.shape[1] % ALIGNMENT
+        given = F.pad(torch.cat([*cubes, *planes], dim=1), (0,) * 5 + (spare,))
+        given = in_dtype_of(self.conv, given).contiguous(memory_format=torch.channels_last)
+        return F.conv2d(given, F.pad(weight, (0,) * 5 + (spare,)), self.conv.bias, padding=1)
+
+
+def _joined(parts: Sequence[Tensor], dim: int) -> Tensor:
+    """Parts in one tensor; under autocast a product has another dtype than a stored weight."""
+    dtype = parts[0].dtype
+    return torch.cat([part.to(dtype) for part in parts], dim=dim)
+
+
+BLOCK_START = 0.5
+"""How large a new block's answer is beside its input, about."""
+
+
+class Block(nn.Module):
+    """x + CONV(ReLU(CONV(x))), the second convolution small at first."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first = conv3x3(channels, channels)
+        self.second = conv3x3(channels, channels)
+        nn.init.normal_(self.second.weight, std=BLOCK_START / math.sqrt(9 * channels))
+        nn.init.zeros_(self.second.bias)  # type: ignore[arg-type]  # it has one
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(B, F, H, W)` → the same."""
+        out: Tensor = x + self.second(conv_then_relu(self.first, x))
+        return out
+
+
+class Gate(nn.Module):
+    """x + MIX(a ⊙ sigmoid(DEPTHWISE(b))): far neighbours decide which channels go on."""
+
+    def __init__(self, channels: int, size: int) -> None:
+        super().__init__()
+        self.split = nn.Conv2d(channels, 2 * channels, 1)
+        self.around = nn.Conv2d(channels, channels, size, padding=size // 2, groups=channels)
+        self.mix = nn.Conv2d(channels, channels, 1)
+        nn.init.normal_(self.mix.weight, std=BLOCK_START / math.sqrt(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(B, F, H, W)` → the same."""
+        value, wide = self.split(x).chunk(2, dim=1)
+        out: Tensor = x + self.mix(value * torch.sigmoid(self.around(wide)))
+        return out
+
+
+class Context(nn.Module):
+    """x ⊙ (1 + tanh(MIX(mean of x))): what holds for the whole frame is known everywhere."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.mix = nn.Linear(channels, channels)
+        nn.init.normal_(self.mix.weight, std=0.1 / math.sqrt(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(B, F, H, W)` → the same."""
+        scale = torch.tanh(self.mix(x.mean((-2, -1))))
+        return x * (1 + scale[:, :, None, None]).to(x.dtype)
+
+
+class SmallU(nn.Module):
+    """`levels` resolutions with `blocks` blocks each on the way down and up.
+
+    encode: False leaves out the blocks on the way down; what is kept for the way up is then the
+        input at every resolution.
+    widest: most channels of a level, which has twice those of the level above; 0: no limit.
+    gate: side of the gate's window at the lowest level, odd; 0: no gate.
+    context: whether the lowest level knows its mean over the frame.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        levels: int,
+        blocks: int,
+        gate: int = 0,
+        context: bool = False,
+        widest: int = 0,
+        encode: bool = True,
+    ) -> None:
+        super().__init__()
+        most = max(width, widest or width * 2**levels)
+        widths = [min(width * 2**level, most) for level in range(levels)]
+        steps = list(pairwise(widths))
+
+        def row(channels: int) -> list[nn.Module]:
+            return [Block(channels) for _ in range(blocks)]
+
+        lowest: list[nn.Module] = [Gate(widths[-1], gate)] if gate else []
+        lowest += [Context(widths[-1])] if context else []
+        self.encoders = nn.ModuleList(
+            nn.Sequential(*(row(channels) if encode else ())) for channels in widths[:-1]
+        )
+        self.downs = nn.ModuleList(nn.Conv2d(w, lower, 2, stride=2) for w, lower in steps)
+        self.lowest = nn.Sequential(*lowest, *row(widths[-1]))
+        self.ups = nn.ModuleList(nn.ConvTranspose2d(lower, w, 2, stride=2) for w, lower in steps)
+        self.decoders = nn.ModuleList(nn.Sequential(*row(channels)) for channels in widths[:-1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`(B, F, H, W)` → the same."""
+        height, width = x.shape[-2:]
+        side = 2 ** len(self.downs)
+        x = F.pad(x, (0, -width % side, 0, -height % side))
+        kept = []
+        for encode, down in zip(self.encoders, self.downs, strict=True):
+            kept.append(encode(x))
+            x = down(kept[-1])
+        x = self.lowest(x)
+        for up, decode in zip(reversed(self.ups), reversed(self.decoders), strict=True):
+            x = decode(kept.pop() + up(x))
+        return x[..., :height, :width]

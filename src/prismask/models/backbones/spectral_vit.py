@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prismask.errors import ConfigError
-from prismask.models.layers.common import attend_few
-from prismask.models.layers.trunk import FeedForward, Trunk
+from prismask.models.layers import FeedForward, Trunk, attend_few
 from prismask.models.registry import register
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from prismask.checks import choose
-from prismask.models.layers.fused import conv3x3, conv_aligned, conv_then_relu
+from prismask.models.layers import conv3x3, conv_aligned, conv_then_relu
 from prismask.models.registry import register
 
 

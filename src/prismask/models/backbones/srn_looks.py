@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 from prismask.errors import ConfigError
 from prismask.models.backbones.srn import SRN
-from prismask.models.layers.fused import conv3x3, conv_aligned
-from prismask.models.layers.unfolding import in_dtype_of
+from prismask.models.layers import conv3x3, conv_aligned, in_dtype_of
 from prismask.models.registry import register
 from prismask.optics.camera import CASSI
 

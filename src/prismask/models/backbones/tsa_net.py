@@ -27,8 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from prismask.models.layers.common import ConvReLU, attend_few, conv_relus, make_norm
-from prismask.models.layers.unet import UNet, up_conv
+from prismask.models.layers import ConvReLU, UNet, attend_few, conv_relus, make_norm, up_conv
 from prismask.models.registry import register
 
 SIDE = 256

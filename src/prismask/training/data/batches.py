@@ -21,7 +21,7 @@ from prismask.errors import ConfigError
 from prismask.models.inputs import network_scale
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seed_of
-from prismask.optics.shear_on_device import shear_sum
+from prismask.optics.shear import gathered_shear_sum
 from prismask.optics.varied_prism import PrismFamily, VariedCamera
 from prismask.training.config import DataConfig
 from prismask.training.data.band_counts import resampling_matrix, with_bands
@@ -227,7 +227,7 @@ class BatchMaker:
         if places is None:
             return camera.forward(cube, mask)
         length = camera.measurement_size((cube.shape[-2], cube.shape[-1]))[1]
-        return shear_sum(cube * mask, places, length)
+        return gathered_shear_sum(cube * mask, places, length)
 
     def _offsets(self, prisms: Sequence[CASSI]) -> Tensor:
         """Where the bands of every sample land as told, `(B, C)` on the device."""
