@@ -22,9 +22,8 @@ from prismask.models.machine import choose_device
 from prismask.training.config import read_config
 from prismask.training.distributed import World
 from prismask.training.run import _batches
-from prismask.training.schedule import phase_of_epoch
 from prismask.training.setup import build_model, prepare
-from prismask.training.state import new_state
+from prismask.training.state import new_state, phase_of_epoch
 from prismask.training.step import STEPS_BEFORE_RECORDING, Stepper, Training
 
 

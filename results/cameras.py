@@ -25,7 +25,7 @@ import numpy as np
 
 from prismask.evaluation import evaluate
 from prismask.evaluation.tables.markdown import grid
-from prismask.inference.methods.selection import choose
+from prismask.inference.methods.registry import weights_for
 from prismask.models.inputs import network_scale
 from prismask.models.weights import defaults
 from prismask.optics.camera import CASSI
@@ -94,7 +94,7 @@ def scores(name: str, camera: CASSI, options: argparse.Namespace) -> dict[str, A
         camera=camera, resample=True, size=SIZE, noise=NOISE * network_scale(camera.bands),
         trials=options.trials, metrics=METRICS, device=options.device, timing=False,
     )  # fmt: skip
-    best = choose(camera, defaults())
+    best = weights_for(camera, defaults())
     return {
         "camera": name,
         **{

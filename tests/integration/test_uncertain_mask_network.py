@@ -18,7 +18,7 @@ from prismask.models.registry import create_model
 from prismask.models.weights import trained_with
 from prismask.optics.camera import CASSI
 from prismask.training.config import MaskConfig
-from prismask.training.data.wrong_masks import as_seen, draw_faults, told_spread
+from prismask.training.data.masks import as_seen, draw_faults, told_spread
 
 pytestmark = pytest.mark.slow
 

@@ -32,7 +32,7 @@ def test_flags_become_what_one_writes_in_python(flags: str, arguments: str) -> N
 
 
 def test_turns_are_those_of_the_command_line() -> None:
-    from prismask.apps.cli.raw_options import ORIENTATIONS, _turned
+    from prismask.apps.cli.camera_options import ORIENTATIONS, _turned
 
     values = np.arange(12, dtype=np.float32).reshape(3, 4)
     for name in ORIENTATIONS:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from prismask.checks import check_shape
 from prismask.errors import ConfigError, MissingPartError
-from prismask.inference.methods.selection import Choice
+from prismask.inference.methods.registry import Choice
 from prismask.inference.options import DEFAULTS, Options
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.scenes.conversion import as_mask

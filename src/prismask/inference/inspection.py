@@ -2,28 +2,39 @@
 
 `prepare` reads the levels of any number of snapshots through one mask at once; `inspect` does that
 for one record and looks for its mask as well.
+
+Sizes that cannot fit are an error that names what would. Everything else (exposure, dark level,
+scale, registration) is a `Finding`: a sentence for the person and for the result's history. What
+can be put right without guessing (a dark level, a scale the network does not know) is put right,
+and the finding says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from numbers import Real
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from prismask.inference import checks, raw_frames
+from prismask.checks import size_text, two_digits
+from prismask.errors import ShapeError, ValuesError
+from prismask.inference import raw_frames
 from prismask.inference.alignment.registration import Registration, register
 from prismask.inference.engine.tiling import throughput
 from prismask.inference.findings import Finding
-from prismask.inference.mask_spread import told_spread
-from prismask.inference.options import DEFAULTS, Options
+from prismask.inference.options import DEFAULTS, MaskStd, Options
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.noise import estimate_noise
+from prismask.optics.resolve import bands_between
+from prismask.optics.shear import whole_step
 from prismask.optics.simulate import noted_scale
 from prismask.progress import part
-from prismask.scenes.records import Mask, Measurement
+from prismask.scenes.records import Mask, Measurement, check_mask_std
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +49,7 @@ class Snapshot:
     noise_std: float
     """Noise in the units of `signal`."""
     brightness: float
-    """How bright white would be (`checks.brightness`)."""
+    """How bright white would be (`brightness` of this module)."""
     mask_std: Tensor | None = None
     """How far the mask may be wrong, `(1, 1|C, H, W)`; None where nobody knows."""
     is_aligned: bool = False
@@ -86,9 +97,9 @@ def prepare(
     with_noise: whether the noise, which takes longest to estimate, matters.
     """
     mask = camera.check_measurement_and_mask(signal, mask)
-    checks.check_light(mask)
+    check_light(mask)
     light = throughput(mask, camera)
-    dark = checks.dark_level(signal, light)
+    dark = dark_level(signal, light)
     if options.dark_level is not None:
         dark = torch.full_like(dark, options.dark_level / unit)
     signal = signal - dark[:, None, None]
@@ -98,7 +109,7 @@ def prepare(
         noise = estimate_noise(signal, mask, camera).to(dark)
     else:
         noise = torch.zeros_like(dark)
-    level, told = checks.brightness(signal, light), told_spread(options, mask)
+    level, told = brightness(signal, light), told_spread(options, mask)
     return Prepared(signal, mask, camera, dark, noise, level, told)
 
 
@@ -124,23 +135,23 @@ def inspect(
 ) -> Inspection:
     """Corrections, dark level, noise, brightness and registration of a snapshot that fits."""
     aperture = as_mask_batch(torch.tensor(mask.values))
-    checks.check_light(aperture)
+    check_light(aperture)
     corrected, unit, findings = _corrected(measurement, aperture, camera, options)
     signal = torch.from_numpy(np.asarray(corrected / np.float32(unit), np.float32))
     # What people state and are told is in the measurement's own units, all else in the signal's.
     ready = prepare(signal[None], aperture, camera, options, unit)
     given = options.dark_level
     dark = unit * float(ready.dark) if given is None else given
-    checks.check_signal(unit * signal, dark, is_given=given is not None)
+    check_signal(unit * signal, dark, is_given=given is not None)
     found = None
     if options.check_mask:
         found = register(signal.to(device), aperture[0].to(device), camera)
-        checks.check_orientation(found, camera, _turned(measurement, mask))
+        check_orientation(found, camera, _turned(measurement, mask))
     findings = (
-        *checks.scale_findings(measurement.attrs),
+        *scale_findings(measurement.attrs),
         *findings,
-        *checks.exposure_findings(signal, dark if given is None else 0.0),
-        *checks.registration_findings(found),
+        *exposure_findings(signal, dark if given is None else 0.0),
+        *registration_findings(found),
     )
     (snapshot,) = ready.snapshots()
     source = _noise_source(measurement, options)
@@ -182,3 +193,365 @@ def _noise_source(measurement: Measurement, options: Options) -> str:
     if noted is not None and options.noise_std == noted:
         return f"from {measurement.attrs.get('exposures')} exposures"
     return "as estimated" if options.noise_std is None else "given"
+
+
+def told_spread(options: Options, mask: Tensor) -> Tensor | None:
+    """What the options say of `mask (1, 1|C, H, W)`, `(1, 1|C, H, W)`; None: nothing."""
+    told = options.mask_std
+    if told is None:
+        return None
+    if not isinstance(told, MaskStd):
+        return torch.full_like(mask[:, :1], told)
+    planes = tuple(mask.shape[1:]) if mask.shape[1] > 1 else tuple(mask.shape[2:])
+    values = as_mask_batch(torch.tensor(check_mask_std(told.values, planes))).to(mask)
+    if values.shape == mask.shape and torch.equal(values, mask):
+        raise ValuesError(
+            "mask_std is the mask itself. Give how far each of its pixels may be wrong: the "
+            "standard deviation of repeated calibrations, or a number such as 0.03."
+        )
+    return values
+
+
+SATURATED_SHARE = 1e-3
+"""Share of pixels at the largest value from which a snapshot counts as clipped."""
+LEAST_SATURATED = 4
+"""Pixels there at least: every snapshot has one that is the brightest."""
+CLOSED = 0.05
+"""Throughput below which a sensor pixel counts as not lit."""
+LEAST_CLOSED = 8
+"""Closed pixels from which their median says something."""
+LEAST_DARK = 2e-3
+"""Dark level, as a fraction of the bright parts, below which there is none to speak of."""
+TYPICAL_LEVEL = 0.45
+"""Bright parts (99.5 %) of y / Σ shear(m) in the scenes that networks are trained on."""
+BEYOND_DOUBT, CHANCE = 16.0, 6.0
+"""Score of another orientation from which a file is the wrong way round, if the mask as given
+scores no more than chance does."""
+KNOWN_LEVELS = (0.1, 1.3)
+"""Range of that number which networks have seen; outside it snapshots are brought to typical."""
+
+MISPLACED_PLANE, LEAST_MISPLACED_NM = 0.5, 1.0
+"""Distance of a mask's plane from its band, in steps from band to band and in nm, from which
+somebody has mixed something up."""
+
+
+ORIENTATION_OPTIONS = {
+    "as given": "as-given",
+    "flipped left-right": "flipped-left-right",
+    "flipped top-bottom": "flipped-top-bottom",
+    "turned by 180°": "turned-180",
+    "transposed": "transposed",
+    "transposed along the other diagonal": "transposed-other-diagonal",
+    "turned by 90° counterclockwise": "turned-90-counterclockwise",
+    "turned by 90° clockwise": "turned-90-clockwise",
+}
+"""What each orientation is called on the command line."""
+
+
+def check_fit(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI) -> None:
+    """Raise `ShapeError` with what would fit, unless the sizes go together."""
+    if camera.design == "single":
+        fits = camera.measurement_size(mask) == measurement
+    else:
+        fits = camera.mask_size(measurement) == mask
+    if fits:
+        return
+    wanted = (
+        f"a measurement of {size_text(camera.measurement_size(mask))} for that mask"
+        if camera.design == "single"
+        else f"a mask of {size_text(camera.mask_size(measurement))} for that measurement"
+    )
+    raise ShapeError(
+        f"the measurement is {size_text(measurement)} and the mask {size_text(mask)}; "
+        f"{_dispersion(camera)} need {wanted}. {_advice(measurement, mask, camera)}"
+    )
+
+
+def check_signal(signal: Tensor, dark: float, is_given: bool) -> None:
+    """Raise `ValuesError` if nothing is left of a snapshot `(H, L)` without its dark level.
+
+    dark: what was subtracted, in the units of `signal`; is_given: whether somebody stated it.
+    """
+    left = signal - dark
+    if float(left.max()) > 0 and float(left.mean()) > 0:
+        return
+    low, high = float(signal.min()), float(signal.max())
+    if is_given and dark > 0 and high > 0:
+        raise ValuesError(
+            f"the dark level leaves nothing of the snapshot: it is {dark:.4g}, and the values run "
+            f"from {low:.4g} to {high:.4g}. It is in the snapshot's own units; without --dark it "
+            "is read from the snapshot."
+        )
+    raise ValuesError(
+        f"there is no light in the snapshot: its values run from {low:.4g} to {high:.4g}. Is it a "
+        "dark frame, or was the wrong variable or too much background taken?"
+    )
+
+
+def check_light(mask: Tensor) -> None:
+    """Raise `ValuesError` if a mask is closed everywhere."""
+    if not float(mask.max()) > 0:
+        raise ValuesError(
+            "the mask lets no light through. Check that the right variable of the file was read."
+        )
+
+
+def _advice(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI) -> str:
+    if camera.design == "single" and camera.measurement_size(measurement) == mask:
+        return "The other way round they would fit: are snapshot and mask interchanged?"
+    step = whole_step(camera.offsets)
+    bands = bands_between(measurement, mask, camera.axis, abs(step)) if step else None
+    if camera.design == "single" and bands is not None and bands > 1:
+        return _other_dispersion(camera, bands, abs(step or 1))
+    for turned, what in ((mask[::-1], "mask"), (mask, "measurement")):
+        seen = measurement if what == "mask" else measurement[::-1]
+        if camera.design == "single" and camera.measurement_size(turned) == seen:
+            return (
+                f"Turned by 90° the {what} would fit: transpose it, or have it done: "
+                f"--turn-{'mask' if what == 'mask' else 'snapshot'} transposed."
+            )
+    other: Literal["width", "height"] = "height" if camera.axis == "width" else "width"
+    sideways = CASSI(camera.offsets, other, camera.design)
+    if sideways.design == "single" and sideways.measurement_size(mask) == measurement:
+        return f"They would fit a prism that disperses along the {other}: give --axis {other}."
+    smaller = any(m < s for m, s in zip(mask, _scene(measurement, camera), strict=True))
+    if smaller:
+        return "The mask is smaller than the scene: take the mask of the whole frame, or crop both."
+    height, width = (
+        camera.mask_size(measurement) if camera.design == "dual" else _scene(measurement, camera)
+    )
+    if height and width:
+        over = f"{mask[0] - height} px too high and {mask[1] - width} px too wide"
+        what = "as large as the sensor" if mask == measurement else over
+        return (
+            f"The mask is {what}. Crop the mask to the scene: --crop-mask 0,0,{height},{width} "
+            "(TOP,LEFT,HEIGHT,WIDTH) takes its top left part, and the check of the mask then says "
+            "whether another part fits better."
+        )
+    return "Is one of them cropped? Crop the mask to the scene, or give the right dispersion."
+
+
+def _other_dispersion(camera: CASSI, bands: int, step: int) -> str:
+    """The band count that fits, or the step at which the stated number of bands does."""
+    spread = (bands - 1) * step
+    other = spread / (camera.bands - 1) if camera.bands > 1 else 0.0
+    if other and 2 * other == round(2 * other):
+        return (
+            f"These two sizes fit {camera.bands} bands at {other:g} px: give --step {other:g}, if "
+            f"that is the camera. {bands} bands at {step} px would fit as well (--bands {bands})."
+        )
+    return (
+        f"These two sizes fit {bands} bands at {step} px. If that is the camera, say "
+        f"so: --bands {bands}."
+    )
+
+
+def _scene(measurement: tuple[int, int], camera: CASSI) -> tuple[int, int]:
+    try:
+        return camera.scene_size(measurement)
+    except ShapeError:
+        return (0, 0)
+
+
+def _dispersion(camera: CASSI) -> str:
+    step = whole_step(camera.offsets)
+    how = f"at {abs(step)} px" if step is not None else f"over {max(camera.offsets):g} px"
+    return f"{camera.bands} bands {how} along the {camera.axis}"
+
+
+# --- exposure, dark level, scale ----------------------------------------------------------------
+
+
+def saturated_share(signal: Tensor) -> float:
+    """Share of the pixels that sit at the largest value, or 0 where they are too few to say."""
+    count = int((signal >= signal.max()).sum()) if float(signal.max()) > 0 else 0
+    return count / signal.numel() if count >= LEAST_SATURATED else 0.0
+
+
+def dark_level(signal: Tensor, throughput: Tensor) -> Tensor:
+    """What the sensor shows where no light is, or 0 where nothing speaks for an offset.
+
+    signal: snapshots `(…, H, L)` → `(…,)`; throughput: of their mask, `(H, L)`.
+
+    Two bounds from above, of which the lower one counts: the darkest half percent, and what is
+    seen where the mask is closed for every band (near the ends of the dispersion few bands add
+    up), less what leaks through closed openings into a scene of common brightness.
+    """
+    closed, lit = throughput < CLOSED, throughput > 0.5 * throughput.median()
+    if int(closed.sum()) < LEAST_CLOSED or not bool(lit.any()):
+        return signal.new_zeros(signal.shape[:-2])
+    bright = _quantile(signal.flatten(-2), 0.999)
+    darkest = _quantile(signal.flatten(-2), 0.005)
+    common = _quantile(signal[..., lit] / throughput[lit], 0.5)
+    leaked = common[..., None] * throughput[closed]
+    level = torch.minimum(darkest, (signal[..., closed] - leaked).median(-1).values)
+    is_offset = (bright > 0) & (level > LEAST_DARK * bright)
+    return torch.where(is_offset, level, torch.zeros_like(level))
+
+
+def brightness(signal: Tensor, throughput: Tensor) -> Tensor:
+    """99.5 % quantile of y / Σ shear(m) where most bands add up: how bright white would be.
+
+    signal: snapshots `(…, H, L)` → `(…,)`; throughput: of their mask, `(H, L)`.
+    """
+    lit = throughput > 0.5 * throughput.median()
+    if not bool(lit.any()):
+        return signal.new_zeros(signal.shape[:-2])
+    return _quantile(signal[..., lit] / throughput[lit], 0.995)
+
+
+def network_gain(level: Tensor, typical: float = TYPICAL_LEVEL) -> Tensor:
+    """The factors that bring snapshots of brightness `level (…,)` to what networks know.
+
+    1 for those that have it.
+    """
+    low, high = KNOWN_LEVELS[0] / TYPICAL_LEVEL, KNOWN_LEVELS[1] / TYPICAL_LEVEL
+    exact = level.double()
+    is_known = ~(exact > 0) | ((low * typical <= exact) & (exact <= high * typical))
+    return torch.where(is_known, 1.0, typical / torch.where(is_known, 1.0, exact))
+
+
+def _quantile(values: Tensor, level: float) -> Tensor:
+    """A quantile along the last axis, from about 200,000 values of each."""
+    some = values[..., :: max(1, values.shape[-1] // 200_000)]
+    return some.float().quantile(level, dim=-1)
+
+
+# --- sentences ----------------------------------------------------------------------------------
+
+
+def scale_findings(attrs: Mapping[str, Any]) -> list[Finding]:
+    """A number that might be meant as an exposure, and is not divided out (`noted_scale`)."""
+    scale = attrs.get("scale")
+    if not isinstance(scale, Real) or "scale_rule" in attrs:
+        return []
+    text = (
+        f"the snapshot's attribute scale ({float(scale):.6g}) is not divided out: nothing says "
+        "that it is an exposure. If it is one, note a scale_rule beside it, such as 'given'."
+    )
+    return [Finding("note", text)]
+
+
+def exposure_findings(signal: Tensor, dark: float) -> list[Finding]:
+    """Clipping, and the dark level that will be subtracted, in the snapshot's own units."""
+    found = []
+    share = saturated_share(signal)
+    if share > SATURATED_SHARE:
+        found.append(
+            Finding(
+                "warning",
+                f"{two_digits(100 * share)} % of the snapshot's pixels are at its largest value: "
+                "it is overexposed, and spectra there are too dark. Expose for less.",
+            )
+        )
+    if dark:
+        found.append(
+            Finding(
+                "note",
+                f"a dark level of {dark:.4g} is subtracted, read where no light arrives. "
+                "Give --dark 0 to keep it, or a number.",
+            )
+        )
+    return found
+
+
+def plane_findings(mask: Mask, at: NDArray[np.float64] | None) -> list[Finding]:
+    """Planes of a mask that state clearly other wavelengths than those of the camera's bands."""
+    planes = mask.wavelengths
+    if planes is None or at is None or len(planes) != len(at):
+        return []
+    spacing = float(np.ptp(at)) / max(1, len(at) - 1)
+    off = float(np.abs(planes - at).max())
+    if off <= max(MISPLACED_PLANE * spacing, LEAST_MISPLACED_NM):
+        return []
+    text = (
+        f"the mask's planes are for {planes[0]:g} to {planes[-1]:g} nm, the bands lie at "
+        f"{at[0]:g} to {at[-1]:g} nm: they are {off:.3g} nm apart, and are taken in their order. "
+        "Give the bands' own wavelengths with --wavelengths, or a mask of theirs."
+    )
+    return [Finding("warning", text)]
+
+
+def wavelength_findings(at: NDArray[np.float64] | None, source: str, bands: int) -> list[Finding]:
+    """What is assumed where nobody said which wavelengths the bands have."""
+    if at is None:
+        text = (
+            f"the wavelengths of these {bands} bands are unknown: the cube has none, and its bands "
+            "are taken to be equally far apart in the spectrum. Give them with --wavelengths."
+        )
+        return [Finding("note", text)]
+    if source != "default":
+        return []
+    text = f"wavelengths {at[0]:g} to {at[-1]:g} nm are assumed; give --wavelengths otherwise."
+    return [Finding("note", text)]
+
+
+def check_orientation(
+    found: Registration | None, camera: CASSI, turned: Mapping[str, Any] | None = None
+) -> None:
+    """Raise `ValuesError` with the option that mends it, if a file is surely the wrong way round.
+
+    Along the dispersion a mirrored snapshot cannot be told from a mirrored mask: both are named.
+    turned: what was asked to be turned, `mask` or `snapshot`, and how; undoing that comes first.
+    """
+    if found is None or found.orientation == "as given":
+        return
+    if found.best_score < BEYOND_DOUBT or found.score > CHANCE:
+        return
+    if turned:
+        said = " and ".join(f"--turn-{what} {how}" for what, how in turned.items())
+        raise ValuesError(
+            f"turned as asked ({said}), the mask does not fit this snapshot (score "
+            f"{found.score:.0f}); it does {found.orientation} (score {found.best_score:.0f}). "
+            "Leave that out if the files were right as they are. --no-check-mask goes on as it is."
+        )
+    name = ORIENTATION_OPTIONS[found.orientation]
+    # What was done to a snapshot has to be undone; only quarter turns are not their own inverse.
+    turns = ("turned-90-counterclockwise", "turned-90-clockwise")
+    back = turns[1 - turns.index(name)] if name in turns else name
+    across = "flipped top-bottom" if camera.axis == "width" else "flipped left-right"
+    spectra = "" if found.orientation == across else ", which also mends which way the spectra run"
+    raise ValuesError(
+        f"the mask is in this snapshot, but {found.orientation} (score {found.best_score:.0f}, as "
+        f"given {found.score:.0f}): one of the two files is the wrong way round. Give --turn-mask "
+        f"{name} if it is the mask's, --turn-snapshot {back} if it is the snapshot's{spectra}. "
+        "--no-check-mask goes on as it is."
+    )
+
+
+def registration_findings(found: Registration | None) -> list[Finding]:
+    """What the registration check says, in a sentence; nothing where the mask fits."""
+    if found is None or found.fits:
+        return []
+    if not found.found:
+        text = (
+            f"the mask's pattern is not found in the snapshot (score {found.score:.1f}; the right "
+            "mask gives 8 or more), not even flipped, turned or shifted. Is it the mask of this "
+            "instrument, in the sensor's own pixels?"
+        )
+        return [Finding("warning", text)]
+    if found.orientation == "as given" and found.is_longer:
+        text = (
+            f"the mask's pattern is found over {found.span} px along the dispersion, but the "
+            f"camera's bands land on {found.extent + 1} px only. More bands, or a larger step?"
+        )
+        return [Finding("warning", text)]
+    better = [] if found.orientation == "as given" else [found.orientation]
+    rows, columns = found.shift
+    if abs(rows) >= 1 or abs(columns) >= 2:
+        better.append(f"shifted by {rows:+d} rows and {columns:+d} columns")
+    text = (
+        f"the mask fits this snapshot clearly better {' and '.join(better) or 'elsewhere'} (score "
+        f"{found.best_score:.0f} instead of {found.score:.0f}). {_mend(found)}"
+    )
+    return [Finding("warning", text)]
+
+
+def _mend(found: Registration) -> str:
+    """What to do about a mask that fits better elsewhere."""
+    rows, columns = found.shift
+    moved = abs(rows) >= 1 or abs(columns) >= 2
+    if found.orientation == "as given":
+        return "Move the mask in its file, or crop both files from the same corner."
+    name = ORIENTATION_OPTIONS[found.orientation]
+    return f"Give --turn-mask {name}{', and move the mask in its file' if moved else ''}."

@@ -20,16 +20,24 @@ from numpy.typing import NDArray
 
 from prismask import __version__
 from prismask.errors import ConfigError, DivergedError
-from prismask.inference import checks
+from prismask.inference import inspection
 from prismask.inference.alignment.pose import KnownPose
-from prismask.inference.delivery import aligned, straightened
+from prismask.inference.delivery import (
+    Residual,
+    aligned,
+    observations,
+    reproject,
+    sources,
+    spread_attrs,
+    spread_findings,
+    straightened,
+    with_own_spread,
+)
 from prismask.inference.findings import Finding, warn_in_python
-from prismask.inference.history import Residual, observations, reproject, sources
 from prismask.inference.inspection import inspect, with_noted_noise
-from prismask.inference.mask_spread import spread_attrs, spread_findings, with_own_spread
 from prismask.inference.methods.network import NETWORK
 from prismask.inference.methods.protocol import Estimate, Method
-from prismask.inference.methods.selection import FALLBACK, Choice
+from prismask.inference.methods.registry import FALLBACK, Choice
 from prismask.inference.options import DEFAULTS, Options
 from prismask.models.machine import choose_device
 from prismask.models.network import Reconstructor
@@ -82,7 +90,7 @@ def reconstruct(
         band count that fits the two sizes.
     method, model: a solver or a registered method by name, or any `f(measurement, mask, camera)`;
         or trained weights by name or path, or a network. With neither, the weights that ship for
-        such a camera, or gap-tv where none do (`inference.methods.selection`).
+        such a camera, or gap-tv where none do (`inference.methods.registry`).
     wavelengths: of the camera's bands in nm; None takes those noted in the measurement or the
         mask, or the default ones for the default band count; otherwise the cube has none.
     pose: a cube made with `align` from another snapshot of the same camera: the mask is used in the
@@ -220,14 +228,14 @@ class Reconstruction:
         )
         findings = [
             *assumed,
-            *checks.plane_findings(mask, at),
+            *inspection.plane_findings(mask, at),
             *spread_findings(self.options, mask, method.name, uses_spread),
             *seen.findings,
             *self._choice.findings(camera),
             *ready.findings,
             *made.findings,
             *_residual_findings(residual, made, method, options),
-            *checks.wavelength_findings(at, at_source, camera.bands),
+            *inspection.wavelength_findings(at, at_source, camera.bands),
         ]
         attrs = {
             "title": "Reconstructed cube",
@@ -252,7 +260,7 @@ class Reconstruction:
         """The camera to use, and the remark if it was guessed; sizes that do not fit raise."""
         notes, sizes = camera_notes(measurement, mask), (measurement.size, mask.size)
         found = resolve_camera(camera, notes, sizes=sizes)
-        checks.check_fit(*sizes, found.camera)
+        inspection.check_fit(*sizes, found.camera)
         return found.camera, [Finding("note", found.assumed)] if found.assumed else []
 
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from prismask.apps.cli import app
-from prismask.apps.cli.raw_options import ORIENTATIONS, RawFrameOptions
+from prismask.apps.cli.camera_options import ORIENTATIONS, RawFrameOptions
 from prismask.errors import ConfigError
-from prismask.inference.checks import ORIENTATION_OPTIONS
+from prismask.inference.inspection import ORIENTATION_OPTIONS
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded

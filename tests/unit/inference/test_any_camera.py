@@ -14,15 +14,14 @@ from torch import Tensor
 from prismask.apps.cli.models import _facts, _weights_line
 from prismask.errors import PrismaskWarning
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.camera_match.as_it_is import AsItIs, adapter_for
+from prismask.inference.camera_match.bands import AsItIs, adapter_for
 from prismask.inference.camera_match.frames import Turn
 from prismask.inference.delivery import deliver_batch, in_pose
 from prismask.inference.inspection import prepare
-from prismask.inference.methods import selection
+from prismask.inference.methods import registry
 from prismask.inference.methods.adaptation import _pieces
 from prismask.inference.methods.network import NetworkMethod
-from prismask.inference.methods.registry import network_method
-from prismask.inference.methods.selection import Choice
+from prismask.inference.methods.registry import Choice, network_method
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import reconstruct
 from prismask.models import weights
@@ -286,7 +285,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """One default, for every camera of its family."""
     model = lumen()
     save_weights(model, tmp_path / "lumen.small.safetensors", {**model.record, "default": True})
-    monkeypatch.setattr(selection, "defaults", lambda: weights.defaults(tmp_path))
+    monkeypatch.setattr(registry, "defaults", lambda: weights.defaults(tmp_path))
     return tmp_path
 
 

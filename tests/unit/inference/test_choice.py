@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from prismask.errors import ConfigError
-from prismask.inference.methods import selection as choice
-from prismask.inference.methods.selection import Choice, choose
+from prismask.inference.methods import registry as choice
+from prismask.inference.methods.registry import Choice, weights_for
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction, reconstruct
 from prismask.models import weights
@@ -60,7 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_the_camera_decides(folder: Path, camera: CASSI, expected: str | None) -> None:
-    found = choose(camera, weights.defaults(folder))
+    found = weights_for(camera, weights.defaults(folder))
     assert (None if found is None else found.name) == expected
     chosen = Choice(Options(), CPU)
     assert chosen.for_camera(camera).name == (expected or "gap-tv")

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from prismask.inference.engine.frame import Engine, draw_masks, mask_std, mean_mask
-from prismask.inference.engine.passes import half_error
+from prismask.inference.engine.frame import Engine, draw_masks, half_error, mask_std, mean_mask
 from prismask.inference.engine.tiling import Tiling
 from prismask.models.fast import FastReconstructor
 from prismask.models.network import Reconstructor

@@ -76,8 +76,7 @@ def test_a_network_that_knows_many_cameras_meets_closer_ones() -> None:
 @pytest.mark.skipif(not RESULTS.is_file(), reason="the results are not beside the tests")
 @pytest.mark.parametrize("known", [ONE_CAMERA, MANY])
 def test_none_is_one_of_those_that_results_are_reported_for(known: Variation) -> None:
-    from prismask.apps.cli.calibrate import CAMERAS
-    from prismask.apps.cli.calibrate_data import CAMERA_SEED
+    from prismask.apps.cli.calibrate import CAMERA_SEED, CAMERAS
 
     found = importlib.util.spec_from_file_location("cameras", RESULTS)
     assert found is not None

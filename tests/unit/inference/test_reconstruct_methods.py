@@ -11,7 +11,7 @@ import pytest
 
 import prismask
 from prismask.errors import ConfigError, ShapeError, ValuesError, WeightsError
-from prismask.inference.methods import selection as choice
+from prismask.inference.methods import registry as choice
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction, reconstruct
 from prismask.models import weights

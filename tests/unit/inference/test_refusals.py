@@ -14,7 +14,7 @@ from prismask.errors import ConfigError, ValuesError
 from prismask.inference import reconstruct as single
 from prismask.inference.engine.frame import Engine
 from prismask.inference.intervals.fit import calibrate
-from prismask.inference.methods import selection as choice
+from prismask.inference.methods import registry as choice
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction, reconstruct
 from prismask.models import weights

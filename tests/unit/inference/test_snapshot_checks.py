@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from prismask.errors import ShapeError
-from prismask.inference import checks
+from prismask.inference import inspection
 from prismask.inference.alignment.registration import Registration
+from prismask.inference.delivery import Residual, reproject
 from prismask.inference.engine.tiling import project, throughput
-from prismask.inference.history import Residual, reproject
 from prismask.inference.inspection import Snapshot
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
@@ -32,7 +32,7 @@ def _shot(size: tuple[int, int] = (160, 150)) -> tuple[torch.Tensor, torch.Tenso
 
 def test_a_wrong_step_is_corrected_before_the_band_count() -> None:
     with pytest.raises(ShapeError, match="fit 28 bands at 2 px: give --step 2"):
-        checks.check_fit((660, 714), (660, 660), CASSI.from_step(28, 1.0))
+        inspection.check_fit((660, 714), (660, 660), CASSI.from_step(28, 1.0))
 
 
 # --- cameras and sizes ---------------------------------------------------------------------------
@@ -82,15 +82,15 @@ def test_sizes_that_do_not_fit_name_what_would(
     measurement: tuple[int, int], mask: tuple[int, int], sentence: str
 ) -> None:
     with pytest.raises(ShapeError) as raised:
-        checks.check_fit(measurement, mask, CASSI.from_step())
+        inspection.check_fit(measurement, mask, CASSI.from_step())
     assert sentence in str(raised.value)
 
 
 def test_dual_disperser_wants_a_longer_mask() -> None:
     camera = CASSI.from_step(5, design="dual")
-    checks.check_fit((20, 30), (20, 38), camera)
+    inspection.check_fit((20, 30), (20, 38), camera)
     with pytest.raises(ShapeError, match="need a mask of 20×38"):
-        checks.check_fit((20, 30), (20, 30), camera)
+        inspection.check_fit((20, 30), (20, 30), camera)
 
 
 # --- exposure, dark level, scale -----------------------------------------------------------------
@@ -98,25 +98,25 @@ def test_dual_disperser_wants_a_longer_mask() -> None:
 
 def test_saturation_is_noticed() -> None:
     _, _, signal = _shot()
-    assert not checks.exposure_findings(signal, 0.0)
+    assert not inspection.exposure_findings(signal, 0.0)
     clipped = signal.clamp_max(float(signal.quantile(0.98)))
-    [finding] = checks.exposure_findings(clipped, 0.0)
+    [finding] = inspection.exposure_findings(clipped, 0.0)
     assert finding.weight == "warning"
     assert "2 % of the snapshot's pixels are at its largest value" in finding.text
 
 
 def test_a_frame_that_is_clipped_everywhere_says_so_in_plain_numbers() -> None:
-    [finding] = checks.exposure_findings(torch.ones(20, 26), 0.0)
+    [finding] = inspection.exposure_findings(torch.ones(20, 26), 0.0)
     assert finding.text.startswith("100 % of the snapshot's pixels")
     assert "120 % of the signal, 340 × the noise" in Residual(1.0, 1.2, 1 / 340, "given").text()
 
 
 def test_the_one_brightest_pixel_of_a_small_frame_is_not_clipped() -> None:
     signal = torch.rand(20, 26, generator=seeded(3))
-    assert not checks.exposure_findings(signal, 0.0)
+    assert not inspection.exposure_findings(signal, 0.0)
     for count in (3, 4):
         signal.flatten()[:count] = 1.0
-        assert len(checks.exposure_findings(signal, 0.0)) == (count == 4)
+        assert len(inspection.exposure_findings(signal, 0.0)) == (count == 4)
 
 
 @pytest.mark.parametrize("offset", [0.2, 1.0])
@@ -124,38 +124,38 @@ def test_a_dark_level_is_read_back(offset: float) -> None:
     _, mask, signal = _shot()
     light = throughput(mask, CAMERA)
     noise = 0.01 * torch.randn(signal.shape, generator=seeded(0))
-    found = checks.dark_level(signal + offset + noise, light)
+    found = inspection.dark_level(signal + offset + noise, light)
     assert found == pytest.approx(offset, abs=0.08)
     assert found <= offset + 0.03
 
 
 def test_no_dark_level_where_there_is_none() -> None:
     _, mask, signal = _shot()
-    assert checks.dark_level(signal, throughput(mask, CAMERA)) == 0
+    assert inspection.dark_level(signal, throughput(mask, CAMERA)) == 0
     # Nor in a scene without a dark corner.
     white = CAMERA.forward(torch.ones(1, 12, 160, 150), mask)[0]
-    assert checks.dark_level(white, throughput(mask, CAMERA)) == 0
-    assert checks.dark_level(torch.zeros(160, 172), throughput(mask, CAMERA)) == 0
+    assert inspection.dark_level(white, throughput(mask, CAMERA)) == 0
+    assert inspection.dark_level(torch.zeros(160, 172), throughput(mask, CAMERA)) == 0
 
 
 def test_a_scale_the_network_does_not_know_is_brought_home() -> None:
     _, mask, signal = _shot()
     light = throughput(mask, CAMERA)
-    level = checks.brightness(signal, light)
-    assert checks.network_gain(level) == 1, "a scene in the cube's own units is left alone"
+    level = inspection.brightness(signal, light)
+    assert inspection.network_gain(level) == 1, "a scene in the cube's own units is left alone"
     for factor in (0.01, 50.0):
-        gain = checks.network_gain(checks.brightness(signal * factor, light))
-        assert float(gain * factor * level) == pytest.approx(checks.TYPICAL_LEVEL, rel=1e-3)
-    found = checks.network_gain(torch.tensor([0.0, float(level)]))
+        gain = inspection.network_gain(inspection.brightness(signal * factor, light))
+        assert float(gain * factor * level) == pytest.approx(inspection.TYPICAL_LEVEL, rel=1e-3)
+    found = inspection.network_gain(torch.tensor([0.0, float(level)]))
     assert found.tolist() == [1, 1]
     exact = torch.tensor(0.45, dtype=torch.float64)
-    assert float(checks.network_gain(exact, typical=4.0)) == pytest.approx(4 / 0.45)
+    assert float(inspection.network_gain(exact, typical=4.0)) == pytest.approx(4 / 0.45)
 
 
 def test_brightness_of_a_grey_scene_is_its_value() -> None:
     _, mask, _ = _shot()
     signal = CAMERA.forward(torch.full((1, 12, 160, 150), 0.3), mask)[0]
-    assert checks.brightness(signal, throughput(mask, CAMERA)) == pytest.approx(0.3, rel=1e-4)
+    assert inspection.brightness(signal, throughput(mask, CAMERA)) == pytest.approx(0.3, rel=1e-4)
 
 
 # --- sentences about the mask --------------------------------------------------------------------
@@ -163,7 +163,7 @@ def test_brightness_of_a_grey_scene_is_its_value() -> None:
 
 def test_what_is_said_about_the_mask() -> None:
     def text(found: Registration | None) -> str:
-        return " ".join(finding.text for finding in checks.registration_findings(found))
+        return " ".join(finding.text for finding in inspection.registration_findings(found))
 
     assert text(None) == ""
     assert text(Registration(30, 30, span=30, extent=30)) == ""
@@ -179,7 +179,7 @@ def test_what_is_said_about_the_mask() -> None:
 @pytest.mark.parametrize(("moved", "told"), [(0.0, False), (4.0, False), (6.0, True), (50.0, True)])
 def test_planes_of_other_wavelengths_are_told(moved: float, told: bool) -> None:
     at = np.linspace(450, 550, 11)
-    found = checks.plane_findings(Mask(np.ones((11, 3, 4)), at + moved), at)
+    found = inspection.plane_findings(Mask(np.ones((11, 3, 4)), at + moved), at)
     assert bool(found) == told
     if told:
         assert found[0].weight == "warning"
@@ -188,9 +188,9 @@ def test_planes_of_other_wavelengths_are_told(moved: float, told: bool) -> None:
 
 def test_planes_without_wavelengths_say_nothing() -> None:
     at = np.linspace(450, 550, 11)
-    assert not checks.plane_findings(Mask(np.ones((11, 3, 4))), at)
-    assert not checks.plane_findings(Mask(np.ones((3, 4))), at)
-    assert not checks.plane_findings(Mask(np.ones((11, 3, 4)), at + 50), None)
+    assert not inspection.plane_findings(Mask(np.ones((11, 3, 4))), at)
+    assert not inspection.plane_findings(Mask(np.ones((3, 4))), at)
+    assert not inspection.plane_findings(Mask(np.ones((11, 3, 4)), at + 50), None)
 
 
 # --- the camera in strips, residual -------------------------------------------------------

@@ -16,7 +16,7 @@ from prismask.inference.intervals.evidence import FACTS, Evidence
 from prismask.inference.intervals.rows import Rows
 from prismask.inference.intervals.trust import SIGNS, TrustRule, Verdict, fit_trust
 from prismask.inference.methods.protocol import Estimate
-from prismask.inference.methods.selection import Choice
+from prismask.inference.methods.registry import Choice
 from prismask.inference.options import Options
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask

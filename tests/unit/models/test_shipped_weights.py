@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from prismask.inference.methods.selection import able
+from prismask.inference.methods.registry import able
 from prismask.inference.options import Options
 from prismask.models.weights import FOLDER, defaults, load_model, shipped
 

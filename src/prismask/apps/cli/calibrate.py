@@ -1,4 +1,7 @@
-"""`prismask calibrate`: give a network's error bars their honest size."""
+"""`prismask calibrate`: give a network's error bars their honest size.
+
+What `prismask calibrate` uses: validation scenes and masks, nothing of the test.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,9 @@ from prismask.errors import ConfigError
 from prismask.scenes.defaults import SIZE
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from prismask.inference.intervals.snapshots import Plan, Studio
     from prismask.inference.intervals.trust import TrustRule
     from prismask.models.network import Reconstructor
 
@@ -91,7 +97,6 @@ def calibrate(
     overwrite
         Replace the output if it exists.
     """
-    from prismask.apps.cli.calibrate_data import studio_for
     from prismask.inference.intervals.calibration import collect, fit_record, folder_for
     from prismask.inference.intervals.snapshots import Plan
     from prismask.inference.methods.registry import network_method
@@ -179,3 +184,48 @@ def found_lines(scores: Mapping[str, Any], trust: TrustRule, snapshots: int) -> 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
+
+
+CAMERA_SEED = 977_201
+"""Seed of the other cameras; neither training nor testing draws from it."""
+
+
+def studio_for(
+    data: Path | None, record: dict[str, Any], plan: Plan, cameras: int
+) -> tuple[Studio, dict[str, Any]]:
+    """Scenes from which the network itself did not learn (its mask posterior may have), the region
+    that its training masks came from, other cameras; and what they are, for the record."""
+    from prismask.inference.intervals.other_cameras import draw_cameras
+    from prismask.inference.intervals.snapshots import HELD_OUT, Studio
+    from prismask.models.weights import trained_camera, trained_variation
+    from prismask.scenes.datasets import data_folder, load_scenes
+
+    folder = data_folder(data)
+    scenes = load_scenes(folder, "validation", wavelengths=record.get("wavelengths_nm"))
+    own, region = trained_camera(record), _training_region(folder, record)
+    others = draw_cameras(own, cameras, CAMERA_SEED, trained_variation(record)) if cameras else []
+    about = {
+        "fitted_on": list(scenes),
+        "crops_of_training_masks": region is not None,
+        "lamps_held_out": list(HELD_OUT),
+        "camera_seed": CAMERA_SEED,
+    }
+    return Studio(plan, scenes, own, others, region), about
+
+
+def _training_region(folder: Path, record: dict[str, Any]) -> Tensor | None:
+    """The region that the training masks were cut from, where the record names one."""
+    import torch
+
+    from prismask.scenes.datasets import load_mask_file, read_split
+
+    source = str((record.get("masks") or {}).get("source"))
+    regions = read_split(folder).masks
+    if source not in regions:
+        return None
+    region = regions[source]
+    values = torch.tensor(load_mask_file(folder, region.file).values)
+    rows, columns = record["masks"].get("rows"), record["masks"].get("columns")
+    if rows and columns:
+        values = values[..., rows[0] : rows[1], columns[0] : columns[1]]
+    return values

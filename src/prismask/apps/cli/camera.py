@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from prismask.apps.cli.camera_options import parse_wavelengths
-from prismask.apps.cli.raw_options import number_or_file
+from prismask.apps.cli.camera_options import number_or_file, parse_wavelengths
 from prismask.apps.cli.terminal import remark, say
 from prismask.errors import ConfigError, DataMissingError, MissingPartError
 
@@ -158,7 +157,7 @@ def _check_exposure(path: Path, picture: Picture) -> None:
     """Say so where a picture is clipped: the edges of its cells then seem to lie elsewhere."""
     import torch
 
-    from prismask.inference.checks import saturated_share
+    from prismask.inference.inspection import saturated_share
 
     share = saturated_share(torch.tensor(picture))
     if share > CLIPPED_SHARE:

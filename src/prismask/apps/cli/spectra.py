@@ -1,4 +1,7 @@
-"""`prismask spectra`: spectra of pixels and regions as a table and a picture."""
+"""`prismask spectra`: spectra of pixels and regions as a table and a picture.
+
+Spectral libraries on the command line.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from prismask.apps.cli.camera_options import parse_numbers
-from prismask.apps.cli.libraries import library_for
 from prismask.apps.cli.terminal import remark, say
 from prismask.errors import ConfigError
 
@@ -166,3 +168,22 @@ def _png(draw: Callable[[Any], Any]) -> bytes:
         figure = figure_class(figsize=(7.0, 4.2), layout="constrained")
         draw(figure.subplots())
         return figure_png(figure)
+
+
+def library_for(record: Cube, files: list[Path] | None) -> SpectralLibrary | None:
+    """The materials at the cube's bands; those that do not reach them are told."""
+    import warnings
+
+    from prismask.errors import PrismaskWarning, ValuesError
+    from prismask.scenes.libraries import load_library
+
+    if files is None:
+        return None
+    if record.wavelengths is None:
+        raise ValuesError("the wavelengths of this cube are unknown; give them: --wavelengths.")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PrismaskWarning)
+        ready = load_library(files).at(record.wavelengths)
+    for one in caught:
+        remark(f"note: {one.message}")
+    return ready

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Group, Parameter
 
 from prismask.apps.cli.camera_options import parse_numbers
-from prismask.apps.cli.libraries import library_for
+from prismask.apps.cli.spectra import library_for
 from prismask.errors import MissingPartError
 
 if TYPE_CHECKING:

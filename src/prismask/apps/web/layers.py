@@ -195,7 +195,7 @@ def _colour(result: Result, shown: Display) -> NDArray[np.uint8]:
     """The cube as the eye would see it `(H, W, 3)`, or `(H, W)` where that is not known."""
     from PIL import Image
 
-    from prismask.apps.cli.reconstruct_job import quick_look
+    from prismask.apps.cli.reconstruct import quick_look
     from prismask.errors import ValuesError
     from prismask.scenes.colour import encode_srgb, to_linear_srgb
 

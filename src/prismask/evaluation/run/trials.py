@@ -29,7 +29,7 @@ from prismask.evaluation.run.contenders import Contender
 from prismask.inference.delivery import aligned, deliver_batch, straightened
 from prismask.inference.inspection import prepare
 from prismask.inference.methods.protocol import Aligner, Method, as_aligner, check_cubes
-from prismask.inference.methods.selection import Choice
+from prismask.inference.methods.registry import Choice
 from prismask.inference.options import Options
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seed_of

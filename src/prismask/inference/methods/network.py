@@ -14,13 +14,16 @@ from torch import Tensor
 from prismask.errors import ConfigError
 from prismask.inference.alignment.probe import Probe, probe_mask
 from prismask.inference.alignment.search import Alignment, align_mask
-from prismask.inference.camera_match.as_it_is import adapter_for, camera_findings
-from prismask.inference.camera_match.bands import BandAdapter, gain_findings
+from prismask.inference.camera_match.bands import (
+    BandAdapter,
+    adapter_for,
+    camera_findings,
+    gain_findings,
+)
 from prismask.inference.camera_match.frames import View
-from prismask.inference.checks import TYPICAL_LEVEL, network_gain
 from prismask.inference.engine.frame import Engine, FrameEstimate
 from prismask.inference.findings import Finding
-from prismask.inference.inspection import Snapshot, prepare
+from prismask.inference.inspection import TYPICAL_LEVEL, Snapshot, network_gain, prepare
 from prismask.inference.intervals.evidence import Evidence
 from prismask.inference.intervals.learned import LearnedInterval
 from prismask.inference.intervals.model import INCONSISTENT_MASKS, Interval, cube_features
