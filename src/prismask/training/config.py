@@ -2,12 +2,15 @@
 
 `read_config` refuses a key it does not know and names the nearest one; a file may name others
 as its `base` and only say what differs. `to_toml` writes the resolved configuration back, so a
-run folder says exactly what ran.
+run folder says exactly what ran. The numbers that a configuration may hold are listed, one entry
+for every key that is one.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,6 @@ from prismask.checks import choose
 from prismask.errors import ConfigError
 from prismask.models.posterior import PosteriorConfig
 from prismask.scenes.defaults import BANDS, SIZE, STEP
-from prismask.training.limits import check_numbers
 from prismask.training.losses import KINDS
 from prismask.training.tables import build, flatten, override, read_table, toml_value
 
@@ -46,12 +48,12 @@ class DataConfig:
     """How strongly a random lamp recolours each crop: the spread of a smooth logarithmic gain
     over the bands (0.2: about ±35 % at the ends)."""
     collage: float = 0.0
-    """Share of crops that are joined from two along natural shapes (training/data/collage.py)."""
+    """Share of crops that are joined from two along natural shapes (training/data/cubes.py)."""
     warp: float = 0.0
-    """Share of crops whose spectrum is shifted, stretched or reversed (`training.data.spectra`)."""
+    """Share of crops whose spectrum is shifted, stretched or reversed (`training.data.cubes`)."""
     repaint: float = 0.0
     """How strongly two random lamps, mixed pixel by pixel, recolour each crop: new materials from
-    known scenes (training/data/repaint.py)."""
+    known scenes (training/data/cubes.py)."""
     lamps: float = 0.0
     """Share of crops lit by a lamp with lines: fluorescent, discharge or LED
     (training/data/structured.py)."""
@@ -91,7 +93,7 @@ class MaskConfig:
     """Share of the masks of which only open and closed is left: sharp edges, no grey."""
     fault_share: float = 0.0
     """Share of the samples whose light is coded by another mask than the told one: moved, turned,
-    blurred, bent in its values, dead pixels, noise (training/data/wrong_masks.py)."""
+    blurred, bent in its values, dead pixels, noise (training/data/masks.py)."""
     fault_size: float = 1.0
     """Factor on the size of all these faults."""
     dispersion_share: float = 0.0
@@ -177,7 +179,7 @@ class LossConfig:
     (0.7: 1, 0.7, 0.49 … from the end); 0: the last alone."""
     mask_weight: float = 0.0
     """For networks that estimate the mask too: weight of what is left of its error
-    (`training.stages`)."""
+    (`training.losses`)."""
     adversarial: float = 0.0
     """Weight of a discriminator's opinion in θ's loss (λ-net: 0.01); 0: no discriminator."""
     beta: float = 1e-5
@@ -272,7 +274,7 @@ class OutputConfig:
     log_every: int = 20
     """Steps between lines of metrics.jsonl."""
     compact: bool = False
-    """Checkpoints in a third of the space, which resume almost exactly (`training.compact`)."""
+    """Checkpoints in a third of the space, which resume almost exactly (`training.checkpoint`)."""
     tensorboard: bool = False
     """Also write TensorBoard event files (needs the package tensorboard)."""
 
@@ -391,3 +393,96 @@ def with_changes(config: TrainConfig, **tables: dict[str, Any]) -> TrainConfig:
     """A copy with some keys of some tables replaced."""
     changed = {name: replace(getattr(config, name), **keys) for name, keys in tables.items()}
     return replace(config, **changed)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What one kind of number may be."""
+
+    words: str
+    """What fits, as "it must be …" goes on."""
+    fits: Callable[[float], bool]
+    """A comparison, never its opposite: NaN then fits nowhere."""
+
+
+COUNT = Limit("at least 1", lambda number: number >= 1)
+COUNT_OR_NONE = Limit("0 or more", lambda number: number >= 0)
+SHARE = Limit("between 0 and 1", lambda number: 0 <= number <= 1)
+RATE = Limit("above 0, and finite", lambda number: 0 < number < math.inf)
+STRENGTH = Limit("0 or more, and finite", lambda number: 0 <= number < math.inf)
+
+LIMITS: Mapping[str, Limit] = {
+    "seed": COUNT_OR_NONE,
+    "data.native_share": SHARE,
+    "data.spectral_gain": STRENGTH,
+    "data.collage": SHARE,
+    "data.warp": SHARE,
+    "data.repaint": STRENGTH,
+    "data.lamps": SHARE,
+    "data.narrow_bands": SHARE,
+    "data.laser_lines": SHARE,
+    "data.noise_share": Limit(
+        "above 0 and at most 1; for no noise at all set data.noise_std = [0, 0]",
+        lambda number: 0 < number <= 1,
+    ),
+    "data.synthetic_scenes": COUNT,
+    "data.synthetic_size": COUNT,
+    "masks.calibration_error": STRENGTH,
+    "masks.fabricated_share": SHARE,
+    "masks.fabricated_count": COUNT,
+    "masks.binary_share": SHARE,
+    "masks.fault_share": SHARE,
+    "masks.fault_size": STRENGTH,
+    "masks.dispersion_share": SHARE,
+    "masks.told_share": SHARE,
+    "masks.per_band_share": SHARE,
+    "camera.bands": COUNT,
+    "camera.bend": STRENGTH,
+    "camera.jitter": Limit("0 or more, and below 1", lambda number: 0 <= number < 1),
+    "camera.more_bands_share": SHARE,
+    "loss.adversarial": STRENGTH,
+    "loss.beta": STRENGTH,
+    "loss.stage_decay": SHARE,
+    "loss.mask_weight": STRENGTH,
+    "optimizer.muon_rate": RATE,
+    "optimizer.momentum": Limit("0 or more, and below 1", lambda number: 0 <= number < 1),
+    "optimizer.ramp_steps": COUNT_OR_NONE,
+    "schedule.batch": COUNT,
+    "schedule.epoch_crops": COUNT,
+    "schedule.epochs": COUNT,
+    "schedule.warmup_epochs": COUNT_OR_NONE,
+    "schedule.theta_epochs": COUNT,
+    "schedule.phi_epochs": COUNT_OR_NONE,
+    "schedule.theta_rate": RATE,
+    "schedule.phi_rate": RATE,
+    "schedule.halve_every": COUNT,
+    "schedule.clip_gradient": STRENGTH,
+    "schedule.hold": Limit("0 or more, and below 1", lambda number: 0 <= number < 1),
+    "speed.batches_at_once": COUNT,
+    "speed.ema": Limit("0 (off) or more, and below 1", lambda number: 0 <= number < 1),
+    "output.checkpoint_every": COUNT,
+    "output.validate_every": COUNT_OR_NONE,
+    "output.keep_every": COUNT_OR_NONE,
+    "output.log_every": COUNT,
+}
+"""Dotted keys. `camera.step` and the posterior's numbers are judged by what is built of them."""
+RANGES = ("data.scale", "data.brightness", "data.noise_std", "camera.spread")
+"""Keys that are a lower and an upper end."""
+
+
+def check_numbers(values: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` for the first of these values, by dotted key, that cannot be."""
+    for key, limit in LIMITS.items():
+        value = values[key]
+        if not limit.fits(value):
+            shown = f"{value:g}" if isinstance(value, float) else str(value)
+            raise ConfigError(f"{key} is {shown}; it must be {limit.words}.")
+    if min(values["data.crop"]) < 1:
+        raise ConfigError(f"data.crop is {list(values['data.crop'])}; each side is at least 1.")
+    for key in RANGES:
+        low, high = values[key]
+        if not 0 <= low <= high < math.inf:
+            raise ConfigError(
+                f"{key} = [{low:g}, {high:g}]: the first number is the lower end, neither is "
+                "negative, and both are finite."
+            )

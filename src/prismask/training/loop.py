@@ -22,8 +22,15 @@ from prismask.models.weights import save_weights
 from prismask.training.checkpoint import save_checkpoint
 from prismask.training.config import parse_budget
 from prismask.training.distributed import agree, mean_over_world
-from prismask.training.schedule import Phase, phase_of_epoch, rate_factor, steps_per_epoch
-from prismask.training.state import TrainState, averaged_weights, set_rates
+from prismask.training.state import (
+    Phase,
+    TrainState,
+    averaged_weights,
+    phase_of_epoch,
+    rate_factor,
+    set_rates,
+    steps_per_epoch,
+)
 from prismask.training.step import Stepper, Training, what_calms
 
 SNAPSHOTS = "snapshots"

@@ -1,8 +1,13 @@
-"""Everything that changes while training, and what is needed to go on exactly."""
+"""Everything that changes while training, and what is needed to go on exactly.
+
+With it, which phase an epoch belongs to and at which rate it learns (method: Algorithm 1).
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +15,8 @@ from torch import Tensor, nn
 from prismask.models.network import Reconstructor
 from prismask.optics.randomness import seed_of
 from prismask.training.adversary import Adversary
-from prismask.training.config import TrainConfig
+from prismask.training.config import ScheduleConfig, TrainConfig
 from prismask.training.optimizers import Optimisers, adam, theta_optimisers
-from prismask.training.schedule import Phase
 
 
 @dataclass
@@ -118,3 +122,36 @@ class averaged_weights:
 def _copy(module: nn.Module, values: list[Tensor]) -> None:
     for parameter, value in zip(module.parameters(), values, strict=True):
         parameter.copy_(value)
+
+
+Phase = Literal["warmup", "theta", "phi", "joint", "plain"]
+
+
+def phase_of_epoch(epoch: int, schedule: ScheduleConfig) -> Phase:
+    """Warm-up, then θ- and φ-phases in turn; joint and plain training have one phase."""
+    if schedule.mode == "plain":
+        return "plain"
+    if schedule.mode == "joint":
+        return "joint"
+    if epoch < schedule.warmup_epochs:
+        return "warmup"
+    cycle = schedule.theta_epochs + schedule.phi_epochs
+    return "theta" if (epoch - schedule.warmup_epochs) % cycle < schedule.theta_epochs else "phi"
+
+
+def rate_factor(epoch: int, progress: float | None, schedule: ScheduleConfig) -> float:
+    """The factor on all learning rates.
+
+    Without a budget they halve every `halve_every` epochs. With one, `progress` (0 … 1, the share
+    of the time that has passed) runs through half a cosine, after a share of it at the full rates
+    (`schedule.hold`): they are down when the time is up.
+    """
+    if progress is None:
+        return 0.5 ** (epoch // schedule.halve_every)
+    falling = (min(progress, 1.0) - schedule.hold) / (1 - schedule.hold)
+    return max(0.5 * (1 + math.cos(math.pi * max(falling, 0.0))), 1e-3)
+
+
+def steps_per_epoch(schedule: ScheduleConfig) -> int:
+    """Steps until an epoch's crops are used up."""
+    return math.ceil(schedule.epoch_crops / schedule.batch)

@@ -23,11 +23,9 @@ from prismask.optics.varied_prism import VariedCamera
 from prismask.training.config import TrainConfig
 from prismask.training.data.batches import Batch, BatchMaker
 from prismask.training.distributed import World, average_gradients, mean_over_world
-from prismask.training.losses import reconstruction_loss
+from prismask.training.losses import mask_loss, reconstruction_loss, staged_loss
 from prismask.training.optimizers import Optimisers
-from prismask.training.schedule import Phase
-from prismask.training.stages import mask_loss, staged_loss
-from prismask.training.state import TrainState, set_phase, share_of_newest, update_average
+from prismask.training.state import Phase, TrainState, set_phase, share_of_newest, update_average
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from prismask.training.data.collage import NUMBERS, collage
+from prismask.training.data.cubes import COLLAGE_NUMBERS, collage
 
 
 def crops(seed: int, count: int = 3) -> torch.Tensor:
@@ -12,7 +12,7 @@ def crops(seed: int, count: int = 3) -> torch.Tensor:
 
 
 def numbers(count: int = 3, sharpness: float = 0.5) -> torch.Tensor:
-    drawn = torch.full((count, *NUMBERS), sharpness)
+    drawn = torch.full((count, *COLLAGE_NUMBERS), sharpness)
     drawn[:, 0] = torch.linspace(0, 0.9, count)
     return drawn
 

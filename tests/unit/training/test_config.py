@@ -11,6 +11,7 @@ import pytest
 
 from prismask.errors import ConfigError, DataMissingError
 from prismask.training.config import (
+    LIMITS,
     TrainConfig,
     difference,
     from_table,
@@ -19,7 +20,6 @@ from prismask.training.config import (
     to_toml,
     with_changes,
 )
-from prismask.training.limits import LIMITS
 from prismask.training.tables import flatten, toml_value
 
 CONFIGS = sorted((Path(__file__).parents[3] / "configs").rglob("*.toml"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from prismask.training.config import ScheduleConfig
-from prismask.training.schedule import phase_of_epoch, rate_factor, steps_per_epoch
+from prismask.training.state import phase_of_epoch, rate_factor, steps_per_epoch
 
 
 def test_paper_order() -> None:

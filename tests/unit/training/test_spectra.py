@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from prismask.training.data.spectra import NUMBERS, SHIFT, read_elsewhere, reading_matrix
+from prismask.training.data.cubes import SHIFT, WARP_NUMBERS, read_elsewhere, reading_matrix
 
 CHANGED, PLAIN, FORWARD, BACKWARD = 0.0, 0.5, 1.0, 0.0
 """Numbers that mean: changed; neither stretched nor shifted; either direction."""
@@ -20,7 +20,7 @@ def told(stretch: float = PLAIN, direction: float = FORWARD, shift: float = PLAI
 
 def test_as_many_are_changed_as_asked_for() -> None:
     cube = crops(10)
-    numbers = torch.rand(10, *NUMBERS, generator=torch.Generator().manual_seed(2))
+    numbers = torch.rand(10, *WARP_NUMBERS, generator=torch.Generator().manual_seed(2))
     numbers[:, 0] = torch.linspace(0, 0.9, 10)
     made = read_elsewhere(cube, numbers, 0.35)
     assert (made != cube).flatten(1).any(1).tolist() == [True] * 4 + [False] * 6
@@ -52,7 +52,7 @@ def test_a_stretch_reads_a_ramp_at_other_places() -> None:
 
 
 def test_every_new_band_is_a_mean_of_two_old_ones() -> None:
-    numbers = torch.rand(50, *NUMBERS, generator=torch.Generator().manual_seed(3))
+    numbers = torch.rand(50, *WARP_NUMBERS, generator=torch.Generator().manual_seed(3))
     matrix = reading_matrix(28, numbers, 1.0)
     torch.testing.assert_close(matrix.sum(-1), torch.ones(50, 28))
     assert int((matrix > 0).sum(-1).max()) <= 2

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from prismask.training.losses import reconstruction_loss
-from prismask.training.stages import mask_loss, stage_weights, staged_loss
+from prismask.training.losses import mask_loss, reconstruction_loss, stage_weights, staged_loss
 
 
 def squared(estimate: torch.Tensor, truth: torch.Tensor) -> torch.Tensor:

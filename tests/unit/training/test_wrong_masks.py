@@ -7,7 +7,7 @@ import torch
 from prismask.optics.camera import CASSI
 from prismask.optics.faults import Shift
 from prismask.training.config import MaskConfig
-from prismask.training.data.wrong_masks import (
+from prismask.training.data.masks import (
     BEND,
     SPREAD,
     Faults,

@@ -7,6 +7,10 @@ knows the whole batch and takes its part of it.
 Making a batch is hundreds of small operations, which cost a GPU about the same for eight samples as
 for forty. So the batches of `at_once` steps in a row may be made together, as one block, and handed
 out one by one.
+
+A network that serves any band count has to meet some: the same scenes and the same prism, cut into
+more or fewer bands. Between steps, not within one: every count is a shape of its own that a
+compiler has to know, so there are few of them.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,11 +29,16 @@ from prismask.optics.randomness import seed_of
 from prismask.optics.shear import gathered_shear_sum
 from prismask.optics.varied_prism import PrismFamily, VariedCamera
 from prismask.training.config import DataConfig
-from prismask.training.data.band_counts import resampling_matrix, with_bands
 from prismask.training.data.crops import CropPlan, SceneBank, draw_plan, to_device
 from prismask.training.data.cubes import CubeMaker
-from prismask.training.data.masks import MaskSource, chromatic, sharpened
-from prismask.training.data.wrong_masks import as_seen, draw_faults, told_spread
+from prismask.training.data.masks import (
+    MaskSource,
+    as_seen,
+    chromatic,
+    draw_faults,
+    sharpened,
+    told_spread,
+)
 
 TEXTURE = 0.007
 """Most that the noise estimate reads too much, of the measurement's rms value (`optics.noise`)."""
@@ -294,3 +304,25 @@ class BatchMaker:
             return None
         lit = clean.shape[-1] - torch.tensor(dark).repeat_interleave(self.count)[self.part]
         return to_device(lit, clean.device)
+
+
+def positions(count: int, bands: int) -> Tensor:
+    """Where `count` bands lie between the first and the last of `bands`, `(count,)`."""
+    return torch.linspace(0, bands - 1, count, dtype=torch.float64)
+
+
+def resampling_matrix(count: int, bands: int) -> Tensor:
+    """`(count, bands)`: how much of each band a new one gets; rows sum to one."""
+    band = torch.arange(bands, dtype=torch.float64)
+    return (1 - (positions(count, bands)[:, None] - band).abs()).clamp_min(0).float()
+
+
+def with_bands(camera: CASSI | PrismFamily, count: int) -> CASSI | PrismFamily:
+    """The camera with the same prism and another number of bands, as far apart as before in all."""
+    nominal = camera.nominal if isinstance(camera, PrismFamily) else camera
+    at = positions(count, nominal.bands).numpy()
+    offsets = np.interp(at, np.arange(nominal.bands), nominal.offsets)
+    other = CASSI(tuple(offsets.tolist()), nominal.axis, nominal.design)
+    if not isinstance(camera, PrismFamily):
+        return other
+    return PrismFamily(other, camera.spread, camera.bend, camera.jitter, camera.device)

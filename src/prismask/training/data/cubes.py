@@ -2,10 +2,38 @@
 
 Each of these draws from a generator of its own, so that switching one on leaves the others' numbers
 as they were; what is switched off costs nothing.
+
+**Collage.** A network that has seen a few dozen scenes thousands of times knows which material lies
+beside which. Here a crop x and another one o share the frame,
+
+    x' = l ⊙ x + (1 − l) ⊙ o,     l = sigmoid(k · z),
+
+where z is the brightness of o turned by half a turn, at mean zero and deviation one: the shapes are
+those of a natural picture, and lie where neither crop has its edges. A large k cuts the one out of
+the other, a small one lays them over each other as a window pane does.
+
+**Warp.** Space is cut anywhere, turned, mirrored and enlarged before it is shown to a network; the
+spectrum deserves the same, or a few dozen scenes teach where the edges of their materials lie. Band
+j of the new crop is read at
+
+    p_j = c + s · (j − c) + t
+
+between the bands of the old one (c: the middle; beyond the ends the last band goes on). A reversed
+spectrum, s < 0, is what the mirrored camera would see.
+
+**Repaint.** A few dozen scenes hold few materials, and a network that has seen each a thousand
+times learns their spectra by heart. Here every crop is lit by two lamps with smooth random spectra,
+mixed pixel by pixel by the brightness of the crop itself, turned by half a turn:
+
+    x'[λ, h, w] = x[λ, h, w] · exp(l · a_λ + (1 − l) · b_λ),     l = x̄[H−1−h, W−1−w] / max x̄.
+
+The edges of l are those of a natural picture, but lie where x has none, so both the spectra and
+the places where they change are new.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -13,8 +41,8 @@ from torch import Tensor
 
 from prismask.optics.randomness import seed_of
 from prismask.training.config import DataConfig
-from prismask.training.data import collage, repaint, spectra, structured
-from prismask.training.data.crops import CropPlan, SceneBank, draw_plan
+from prismask.training.data import structured
+from prismask.training.data.crops import CropPlan, SceneBank, cosines, draw_plan, to_device
 
 
 class CubeMaker:
@@ -45,15 +73,15 @@ class CubeMaker:
         if config.collage > 0:
             others = draw_plan(self.count, self.scenes.count, config, self._numbers("others", step))
             other = self.scenes.cut(others.slice(self.part))
-            drawn = self._uniform("collage", step, collage.NUMBERS)
-            cube = collage.collage(cube, other, drawn, config.collage)
+            drawn = self._uniform("collage", step, COLLAGE_NUMBERS)
+            cube = collage(cube, other, drawn, config.collage)
         if config.warp > 0:
-            drawn = self._uniform("warp", step, spectra.NUMBERS)
-            cube = spectra.read_elsewhere(cube, drawn, config.warp)
+            drawn = self._uniform("warp", step, WARP_NUMBERS)
+            cube = read_elsewhere(cube, drawn, config.warp)
         if config.repaint > 0:
             numbers = self._numbers("paint", step)
-            drawn = torch.randn(self.count, *repaint.NUMBERS, generator=numbers)[self.part]
-            cube = repaint.repaint(cube, drawn * config.repaint)
+            drawn = torch.randn(self.count, *REPAINT_NUMBERS, generator=numbers)[self.part]
+            cube = repaint(cube, drawn * config.repaint)
         if self.structured is not None:
             drawn = self._uniform("structured", step, structured.NUMBERS)
             cube = self.structured.light(cube, drawn)
@@ -64,3 +92,62 @@ class CubeMaker:
 
     def _numbers(self, what: str, step: int) -> torch.Generator:
         return torch.Generator().manual_seed(seed_of(self.seed, what, step))
+
+
+COLLAGE_NUMBERS = (2,)
+"""Uniform numbers a crop needs: whether it is joined, and how sharply."""
+COLLAGE_SHARPNESS = (0.5, 20.0)
+"""Smallest and largest k; its logarithm is drawn evenly."""
+
+
+def collage(cube: Tensor, other: Tensor, numbers: Tensor, share: float) -> Tensor:
+    """Join a share of the crops `(B, C, H, W)` with others, by `numbers (B, 2)` on the CPU."""
+    low, high = (math.log(value) for value in COLLAGE_SHARPNESS)
+    sharpness = torch.exp(low + (high - low) * numbers[:, 1])
+    joined, sharpness = to_device(
+        torch.stack([(numbers[:, 0] < share).float(), sharpness]), cube.device
+    )[:, :, None, None, None]
+    level = other.mean(1, keepdim=True).flip(-2, -1)
+    deviation, mean = torch.std_mean(level, (-2, -1), keepdim=True, correction=0)
+    shape = torch.sigmoid(sharpness * (level - mean) / deviation.clamp_min(1e-6))
+    return torch.lerp(cube, other, joined * (1 - shape))
+
+
+REPAINT_NUMBERS = (2, 3)
+"""Cosine coefficients a crop needs: two lamps of three."""
+
+
+def repaint(cube: Tensor, coefficients: Tensor) -> Tensor:
+    """Crops `(B, C, H, W)` lit by two lamps each, given by `coefficients (B, 2, 3)` on the CPU."""
+    lamps = to_device(coefficients @ cosines(cube.shape[1]), cube.device)  # log gains (B, 2, C)
+    first, second = lamps[:, 0, :, None, None], lamps[:, 1, :, None, None]
+    level = cube.mean(1, keepdim=True).flip(-2, -1)
+    level = level / level.amax((-2, -1), keepdim=True).clamp_min(torch.finfo(cube.dtype).tiny)
+    return cube * torch.lerp(second, first, level).exp_()
+
+
+WARP_NUMBERS = (4,)
+"""Uniform numbers a crop needs: whether it is changed, stretch, direction, shift."""
+STRETCH = 0.5
+"""s lies between 2^−STRETCH and 2^STRETCH."""
+SHIFT = 0.2
+"""t is at most this share of the spectrum."""
+
+
+def read_elsewhere(cube: Tensor, numbers: Tensor, share: float) -> Tensor:
+    """Change the spectra of a share of the crops `(B, C, H, W)`, by `numbers (B, 4)` on the CPU."""
+    matrix = to_device(reading_matrix(cube.shape[1], numbers, share), cube.device)
+    return (matrix @ cube.flatten(2)).reshape(cube.shape)
+
+
+def reading_matrix(bands: int, numbers: Tensor, share: float) -> Tensor:
+    """`(B, C, C)`: how much of each old band a new one gets; rows sum to one."""
+    changed, stretch, direction, shift = numbers.unbind(1)
+    stretch = torch.exp2(STRETCH * (2 * stretch - 1)) * torch.where(direction < 0.5, -1.0, 1.0)
+    shift = SHIFT * (bands - 1) * (2 * shift - 1)
+    is_changed = (changed < share)[:, None]
+    band = torch.arange(bands, dtype=numbers.dtype)
+    middle = (bands - 1) / 2
+    place = middle + stretch[:, None] * (band - middle) + shift[:, None]
+    place = torch.where(is_changed, place, band).clamp(0, bands - 1)
+    return (1 - (place[:, :, None] - band).abs()).clamp_min(0)
