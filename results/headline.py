@@ -14,8 +14,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from prismask.evaluation.report.headline import (
-    NAME,
+from prismask.evaluation.report.sources import (
+    HEADLINE_FILE,
     headline_picture,
     headline_table,
     read_headline,
@@ -37,14 +37,14 @@ def main() -> None:
     record = refreshed(read_headline(HERE), HERE)
     table = headline_table(record)
     shown = f"{grid(table.header, table.rows)}\n\n{table.caption} {table.note}"
-    (HERE / NAME).write_text(
+    (HERE / HEADLINE_FILE).write_text(
         json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
     )
     readme = HERE / "README.md"
     text = readme_with(readme.read_text(encoding="utf-8"), shown)
     readme.write_text(text, encoding="utf-8")
     (HERE / "headline.png").write_bytes(headline_picture(record).png)
-    print(f"{NAME}, headline.png, README.md")
+    print(f"{HEADLINE_FILE}, headline.png, README.md")
 
 
 if __name__ == "__main__":

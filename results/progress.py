@@ -16,7 +16,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from prismask.evaluation.protocol.scenarios import GROUP_TEXTS
+from prismask.evaluation.protocol.splits import GROUP_TEXTS
 from prismask.evaluation.run.runner import evaluate
 from prismask.models.weights import read_record
 

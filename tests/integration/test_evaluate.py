@@ -572,8 +572,7 @@ def test_the_real_data_with_two_trials(data_folder: Path, tmp_path: Path) -> Non
 def test_the_real_single_mask_may_be_tested_on_other_hardware_only(
     data_folder: Path, tmp_path: Path
 ) -> None:
-    from prismask.evaluation.protocol.scenarios import group_names
-    from prismask.evaluation.protocol.splits import read_evaluation_split
+    from prismask.evaluation.protocol.splits import group_names, read_evaluation_split
 
     split = read_evaluation_split(data_folder)
     names, remarks = group_names("one-to-many", split, None, False)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from prismask.evaluation.report.headline import (
+from prismask.evaluation.report.sources import (
     cell_text,
     headline_table,
     read_headline,

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import tiny_web
 
-from prismask.apps.web import process
+from prismask.apps.web import jobs
 from prismask.apps.web.decode import decode_caged
 from prismask.apps.web.limits import Limits
 from prismask.errors import FormatError
@@ -242,7 +242,7 @@ def test_an_upload_that_needs_too_much_is_refused(folder: Path) -> None:
             decode_caged(
                 folder / "sent.npz", "what-was-sent.npz", "mask", folder / "out.nc", limits, _never
             )
-        assert str(folder) not in process.told(caught.value)
+        assert str(folder) not in jobs.told(caught.value)
         assert not (folder / "sent.npz").exists()
     shutil.copy(folder / "big.npz", folder / "sent.npz")
     size = decode_caged(

@@ -17,7 +17,7 @@ import httpx
 from web_client import opened
 
 from prismask.apps.cli.view import view_site
-from prismask.apps.web import connections, upload_guard
+from prismask.apps.web import guards
 from prismask.apps.web.guards import LOOPBACK
 from prismask.apps.web.limits import Limits
 from prismask.apps.web.server import hosts_of
@@ -150,9 +150,9 @@ class Raw:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Time limits that a test can wait for."""
-    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.6)
-    monkeypatch.setattr(connections, "WINDOW_SECONDS", 0.6)
-    monkeypatch.setattr(connections, "TICK_SECONDS", 0.1)
+    monkeypatch.setattr(guards, "HEADER_SECONDS", 0.6)
+    monkeypatch.setattr(guards, "WINDOW_SECONDS", 0.6)
+    monkeypatch.setattr(guards, "TICK_SECONDS", 0.1)
 
 
 @pytest.fixture
@@ -197,7 +197,7 @@ def test_an_answer_that_nobody_reads(upload_client: httpx.Client) -> None:
         raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         raw.send(f"GET /static/plotly.js HTTP/1.1\r\n{raw.head}\r\n")
         deadline = time.monotonic() + 20
-        while connections.GuardedConnection.open_ones:
+        while guards.GuardedConnection.open_ones:
             assert time.monotonic() < deadline, "it was kept open"
             time.sleep(0.1)
 
@@ -206,7 +206,7 @@ def test_an_answer_that_nobody_reads(upload_client: httpx.Client) -> None:
 def test_a_slow_reader_gets_all_of_it(
     upload_client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "WINDOW_BYTES", 2**14)
+    monkeypatch.setattr(guards, "WINDOW_BYTES", 2**14)
     whole = len(upload_client.get("/static/plotly.js", headers={"accept-encoding": "x"}).content)
     with Raw(upload_client) as raw:
         raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**16)
@@ -239,13 +239,13 @@ def test_whoever_waits_for_us_is_not_hurried(
 def test_half_open_connections_make_room(
     upload_client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 20)
+    monkeypatch.setattr(guards, "MOST_CONNECTIONS", 20)
     with ExitStack() as stack:
         for _ in range(60):
             stack.enter_context(Raw(upload_client))
         for _ in range(3):
             assert upload_client.get("/api/about").status_code == 200
-        assert len(connections.GuardedConnection.open_ones) <= 20
+        assert len(guards.GuardedConnection.open_ones) <= 20
 
 
 def test_stalled_uploads_make_room_and_never_keep_one_from_cancelling(
@@ -258,7 +258,7 @@ def test_stalled_uploads_make_room_and_never_keep_one_from_cancelling(
         time.sleep(0.3)
         assert upload_client.post("/api/jobs", files=files).status_code == 429, "both may yet go on"
         assert upload_client.delete("/api/jobs/x").status_code == 404, "nobody waits to cancel"
-        monkeypatch.setattr(upload_guard, "PATIENCE_SECONDS", 0.2)
+        monkeypatch.setattr(guards, "PATIENCE_SECONDS", 0.2)
         answer = upload_client.post("/api/jobs", files=files)
         assert answer.status_code == 422, "read, and found to be no files"
         ended = [raw for raw in (first, second) if b"408" in _received(raw)]

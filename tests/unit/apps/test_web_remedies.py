@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from prismask.apps.web.estimates import COLD_SECONDS, Estimates
 from prismask.apps.web.jobs import Job
-from prismask.apps.web.remedies import changed_order, notices, page_words
+from prismask.apps.web.remedies import COLD_SECONDS, Estimates, changed_order, notices, page_words
 from prismask.apps.web.results import Result
 from prismask.apps.web.work import Order
 from prismask.scenes.records import Cube, Mask, Measurement

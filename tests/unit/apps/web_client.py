@@ -10,8 +10,7 @@ import httpx
 import uvicorn
 
 from prismask.apps.web.app import create_app
-from prismask.apps.web.connections import GuardedConnection
-from prismask.apps.web.guards import LOOPBACK
+from prismask.apps.web.guards import LOOPBACK, GuardedConnection
 from prismask.apps.web.server import address_of, listen
 from prismask.apps.web.site import Site
 

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from prismask.evaluation.protocol.scenarios import draw_groups
 from prismask.evaluation.protocol.scene_set import SceneSet, load_scene_set
-from prismask.evaluation.protocol.splits import EvaluationSplit
+from prismask.evaluation.protocol.splits import EvaluationSplit, draw_groups
 from prismask.evaluation.run.contenders import build_contender, read_entries
 from prismask.evaluation.run.trials import Workload
 from prismask.optics.camera import CASSI

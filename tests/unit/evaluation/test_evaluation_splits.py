@@ -10,9 +10,8 @@ import pytest
 import scipy.io
 
 from prismask.errors import ConfigError, DataMissingError, OverlapError, ShapeError
-from prismask.evaluation.protocol.scenarios import group_names
 from prismask.evaluation.protocol.scene_set import check_camera_bands
-from prismask.evaluation.protocol.splits import read_evaluation_split
+from prismask.evaluation.protocol.splits import group_names, read_evaluation_split
 from prismask.optics.resolve import resolve_camera
 
 WHOLE = """

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from prismask.errors import DataMissingError, FormatError
-from prismask.evaluation.report.headline import (
-    NAME,
+from prismask.evaluation.report.sources import (
+    HEADLINE_FILE,
+    find_sources,
     headline_picture,
     headline_table,
     read_headline,
     refreshed,
 )
-from prismask.evaluation.report.sources import find_sources
 from prismask.evaluation.tables.files import write_table
 from prismask.evaluation.tables.summaries import AVERAGE
 
@@ -45,7 +45,7 @@ def folder_with(tmp_path: Path, **changes: Any) -> Path:
         "caption": "PSNR.", "columns": {"one": "one mask", "unseen": "unseen masks"},
         "notes": {"(a)": "Mind this."}, "rows": [{**ours, **changes}, peer],
     }  # fmt: skip
-    (tmp_path / NAME).write_text(json.dumps(record), encoding="utf-8")
+    (tmp_path / HEADLINE_FILE).write_text(json.dumps(record), encoding="utf-8")
     return tmp_path
 
 
@@ -90,7 +90,7 @@ def test_a_score_that_is_not_in_its_table_is_named(tmp_path: Path) -> None:
 def test_a_damaged_headline_does_not_hide_the_rest(tmp_path: Path) -> None:
     line = {"event": "step", "step": 1, "seconds": 1.0, "phase": "plain", "loss": 0.1}
     (tmp_path / "metrics.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
-    (tmp_path / NAME).write_text("{", encoding="utf-8")
+    (tmp_path / HEADLINE_FILE).write_text("{", encoding="utf-8")
     found = find_sources(tmp_path)
     assert list(found.trainings) == [tmp_path.name]
     (problem,) = found.problems

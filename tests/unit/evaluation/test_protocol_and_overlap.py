@@ -16,7 +16,7 @@ from prismask.evaluation.protocol.overlap import (
     trained_on,
     trained_scenes,
 )
-from prismask.evaluation.protocol.scenarios import FABRICATED, draw_groups
+from prismask.evaluation.protocol.splits import FABRICATED, draw_groups
 from prismask.evaluation.run.contenders import Contender
 from prismask.optics.masks import MaskRegion
 

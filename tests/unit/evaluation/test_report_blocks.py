@@ -38,7 +38,7 @@ from prismask.evaluation.report.document import (
     markdown_page,
 )
 from prismask.evaluation.report.scores import number_text, published_beside
-from prismask.evaluation.tables.scores import ScoreTable
+from prismask.evaluation.tables.markdown import ScoreTable
 
 VOID = {"meta", "img", "br", "link"}
 

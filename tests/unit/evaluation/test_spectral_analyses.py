@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from prismask.errors import ShapeError, ValuesError
-from prismask.evaluation.analyses.spectra import (
+from prismask.evaluation.analyses.scene import (
     Block,
     block_correlations,
     correlation_distance,

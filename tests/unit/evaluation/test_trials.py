@@ -14,11 +14,11 @@ from torch import Tensor
 
 from prismask.errors import ConfigError, DeviceError, DivergedError, ShapeError
 from prismask.evaluation.metrics import score
-from prismask.evaluation.run import cost as cost_module
+from prismask.evaluation.run import plan as cost_module
 from prismask.evaluation.run import runs
 from prismask.evaluation.run import trials as trials_module
 from prismask.evaluation.run.cells import Cell
-from prismask.evaluation.run.cost import choose_halves, half_cost, measure_cost
+from prismask.evaluation.run.plan import choose_halves, half_cost, measure_cost
 from prismask.evaluation.run.trials import Bench, Workload
 from prismask.optics.camera import CASSI
 from prismask.parallel.cluster import run_with_client
@@ -276,7 +276,7 @@ def test_a_network_that_half_precision_hurts_keeps_its_bits(
         assert half_cost(work, CPU, label) == pytest.approx(harm, abs=1e-4)
         fake_gpu = type("Device", (), {"type": "cuda"})()
         monkeypatch.setattr(
-            "prismask.evaluation.run.cost.half_cost", lambda w, d, m: half_cost(w, CPU, m)
+            "prismask.evaluation.run.plan.half_cost", lambda w, d, m: half_cost(w, CPU, m)
         )
         assert set(choose_halves(work, fake_gpu, "auto")) == expected
 

@@ -1,6 +1,6 @@
 """`prismask calibrate`: give a network's error bars their honest size.
 
-What `prismask calibrate` uses: validation scenes and masks, nothing of the test.
+It uses validation scenes and masks, nothing of the test.
 """
 
 from __future__ import annotations

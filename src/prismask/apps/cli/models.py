@@ -177,7 +177,7 @@ def _class_parts(classes: dict[str, list[str]]) -> list[str]:
 
 def _score_parts(kaist: dict[str, list[float]] | None) -> list[str]:
     """Means over masks and scenes, of every group of masks they were scored with."""
-    from prismask.evaluation.protocol.scenarios import GROUP_TEXTS
+    from prismask.evaluation.protocol.splits import GROUP_TEXTS
 
     scores = [f"{mean:.2f} ({GROUP_TEXTS.get(at, at)})" for at, (mean, _) in (kaist or {}).items()]
     return [f"KAIST, PSNR paper [dB]: {', '.join(scores)}"] if scores else []

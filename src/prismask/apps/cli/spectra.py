@@ -1,7 +1,4 @@
-"""`prismask spectra`: spectra of pixels and regions as a table and a picture.
-
-Spectral libraries on the command line.
-"""
+"""`prismask spectra`: spectra of pixels and regions as a table and a picture."""
 
 from __future__ import annotations
 

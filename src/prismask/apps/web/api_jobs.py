@@ -23,12 +23,11 @@ from prismask.apps.web.api_common import (
     bearer,
 )
 from prismask.apps.web.decode import Part, decode_caged
-from prismask.apps.web.frames import Frames
 from prismask.apps.web.jobs import Job
 from prismask.apps.web.remedies import RemedyName, changed_order
 from prismask.apps.web.results import Result
 from prismask.apps.web.site import Site
-from prismask.apps.web.uploads import keep_upload, safe_name
+from prismask.apps.web.uploads import Frames, keep_upload, safe_name
 from prismask.apps.web.work import MASK, SNAPSHOT, TRUTH, Order
 from prismask.checks import choose
 from prismask.errors import ConfigError

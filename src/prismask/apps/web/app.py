@@ -16,12 +16,10 @@ from starlette.routing import Match
 
 from prismask import __version__
 from prismask.apps.web import api, api_jobs, api_pictures, pages
-from prismask.apps.web.guards import KnownHost, SafeHeaders
-from prismask.apps.web.jobs import QueueFullError
-from prismask.apps.web.process import told
+from prismask.apps.web.guards import KnownHost, SafeHeaders, UploadLimit
+from prismask.apps.web.jobs import QueueFullError, told
 from prismask.apps.web.remedies import page_words
 from prismask.apps.web.site import Site
-from prismask.apps.web.upload_guard import UploadLimit
 from prismask.apps.web.visitors import KnownVisitor
 from prismask.errors import DataMissingError, PrismaskError
 from prismask.parallel.cage import CancelledError, TimeLimitError

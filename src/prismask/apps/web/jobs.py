@@ -1,4 +1,7 @@
-"""Jobs: a queue with a bound, one worker process, an end for each job, and then none of it left."""
+"""Jobs: a queue with a bound, one worker process, an end for each job, and then none of it left.
+
+Where a process that worked for strangers gave no answer, `told` says what they hear.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from prismask.apps.web.estimates import COLD_SECONDS, NETWORK, Estimates
 from prismask.apps.web.limits import Limits
-from prismask.apps.web.process import told
-from prismask.apps.web.remedies import page_words
+from prismask.apps.web.remedies import COLD_SECONDS, NETWORK, Estimates, page_words
 from prismask.apps.web.results import Result, ResultStore
 from prismask.apps.web.work import CUBE, MASK, SNAPSHOT, TRUTH, Order, reconstruct
 from prismask.errors import DataMissingError, PrismaskError
-from prismask.parallel.cage import CancelledError, StandingCage
+from prismask.parallel.cage import (
+    CancelledError,
+    CrashError,
+    MemoryLimitError,
+    StandingCage,
+    TaskFailedError,
+)
 from prismask.parallel.cage import Limits as CageLimits
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
@@ -270,3 +277,19 @@ class JobQueue:
         self._jobs.pop(job.id, None)
         if job.result is not None:
             self._store.remove(job.result)
+
+
+def told(problem: PrismaskError) -> str:
+    """An error of a cage in words for people who neither see nor know the server."""
+    if isinstance(problem, TaskFailedError):
+        # A fault of ours: the log has it all, a stranger gets its name.
+        _log.error("a task failed", exc_info=problem)
+        return f"it could not be done ({str(problem).partition(':')[0]})."
+    if isinstance(problem, MemoryLimitError):
+        return "it needs more memory than is allowed here."
+    if isinstance(problem, CrashError):
+        return (
+            "the process that worked on this ended without an answer; the file may be damaged, "
+            "or memory ran out."
+        )
+    return str(problem)

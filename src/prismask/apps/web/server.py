@@ -9,8 +9,7 @@ import sys
 
 from prismask.apps.cli.terminal import remark, say
 from prismask.apps.web.app import create_app
-from prismask.apps.web.connections import GuardedConnection
-from prismask.apps.web.guards import LOOPBACK
+from prismask.apps.web.guards import LOOPBACK, GuardedConnection
 from prismask.apps.web.site import Site
 from prismask.errors import ConfigError
 

@@ -1,11 +1,23 @@
-"""What becomes of a file that somebody sends: a name of ours, in a folder of ours."""
+"""What becomes of a file that somebody sends: a name of ours, in a folder of ours.
+
+A dark frame and a flat field that come with a snapshot are corrections made once, when it is taken
+in. What is kept is the corrected snapshot, so that reconstructing it again needs nothing else.
+"""
 
 from __future__ import annotations
 
 import shutil
 import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, TYPE_CHECKING, Literal
+
+from prismask.apps.web.work import SNAPSHOT, Order
+from prismask.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fastapi import UploadFile
 
 LONGEST_NAME = 80
 SUFFIXES = (".nc", ".nc4", ".mat", ".npy", ".npz", ".tif", ".tiff", ".png", ".hdr", ".h5", ".hdf5")
@@ -28,3 +40,55 @@ def keep_upload(file: IO[bytes], name: str | None, folder: Path, stem: str) -> P
     with path.open("xb") as out:
         shutil.copyfileobj(file, out, 2**20)
     return path
+
+
+DARK, FLAT = "dark.nc", "flat.nc"
+"""Names in the folder of a job."""
+
+
+@dataclass(frozen=True)
+class Frames:
+    """What somebody sent beside a snapshot."""
+
+    dark: UploadFile | None = None
+    flat: UploadFile | None = None
+
+    def check(self, order: Order) -> None:
+        """Raise where a dark frame and a dark level contradict each other."""
+        if self.dark is not None and order.dark is not None:
+            raise ConfigError(
+                "a dark frame and a dark level both say what to subtract: give one of them."
+            )
+
+    def parts(self) -> Iterator[tuple[UploadFile, Literal["measurement"], str]]:
+        """What has to be read, and where it goes."""
+        for upload, out in ((self.dark, DARK), (self.flat, FLAT)):
+            if upload is not None:
+                yield upload, "measurement", out
+
+    def apply(self, folder: Path, order: Order) -> Order:
+        """Correct the snapshot of a job that has been read; gives the order that then fits."""
+        if self.dark is None and self.flat is None:
+            return order
+        import numpy as np
+
+        from prismask.inference.options import Frame, Options
+        from prismask.inference.raw_frames import correct
+        from prismask.scenes.formats.files import load_measurement, save
+        from prismask.scenes.records import Measurement
+
+        shot = load_measurement(folder / SNAPSHOT)
+        given = {
+            name: Frame(load_measurement(folder / out).values, safe_name(upload.filename))
+            for name, upload, out in (("dark", self.dark, DARK), ("flat", self.flat, FLAT))
+            if upload is not None
+        }
+        # Bad pixels are looked for when the snapshot is reconstructed, where the mask is known.
+        options = Options(
+            dark=given.get("dark", order.dark), flat=given.get("flat"), bad_pixels="none"
+        )
+        made = correct(shot.values, np.ones_like(shot.values), options)
+        corrections = [finding.text for finding in made.findings]
+        attrs = {**shot.attrs, "corrections": corrections}
+        save(Measurement(made.values, attrs), folder / SNAPSHOT, overwrite=True)
+        return replace(order, dark=0.0) if self.dark is not None else order

@@ -27,8 +27,8 @@ from prismask.evaluation.analyses.store import (
     write_arrays,
     write_record,
 )
-from prismask.evaluation.analyses.training_log import METRICS, read_training_log
-from prismask.evaluation.protocol.scenarios import Group
+from prismask.evaluation.analyses.training_log import METRICS_FILE, read_training_log
+from prismask.evaluation.protocol.splits import Group
 from prismask.evaluation.run.contenders import Models, read_entries
 from prismask.evaluation.run.plan import Plan, with_options
 from prismask.evaluation.run.runner import plan_evaluation
@@ -260,7 +260,7 @@ def _training(models: Models) -> dict[str, Any]:
     """How g moved, for weights that lie beside the metrics of their training."""
     found: dict[str, Any] = {}
     for entry in read_entries(models):
-        metrics = Path(entry.what).parent / METRICS if entry.kind == "weights" else None
+        metrics = Path(entry.what).parent / METRICS_FILE if entry.kind == "weights" else None
         if metrics is not None and metrics.is_file():
             history = read_training_log(metrics).g_history
             if history is not None:

@@ -19,7 +19,7 @@ from prismask.errors import DataMissingError, FormatError
 
 log = logging.getLogger(__name__)
 
-METRICS = "metrics.jsonl"
+METRICS_FILE = "metrics.jsonl"
 SCORE = "psnr_"
 """How the scores of a validation begin, one for each kind of snapshots."""
 KINDS = {

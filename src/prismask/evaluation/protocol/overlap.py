@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from prismask.errors import OverlapError
-from prismask.evaluation.protocol.scenarios import Group
+from prismask.evaluation.protocol.splits import Group
 from prismask.evaluation.run.contenders import Contender
 from prismask.optics.masks import MaskEntry, check_disjoint
 

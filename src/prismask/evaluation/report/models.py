@@ -14,7 +14,7 @@ from prismask.evaluation.report.document import Block, Picture, Section, Table, 
 from prismask.evaluation.report.scores import number_text
 from prismask.evaluation.report.sources import Source, Sources
 from prismask.evaluation.run.contenders import weights_of
-from prismask.evaluation.tables.markdown import scaled_text
+from prismask.evaluation.tables.markdown import ScoreTable, metric_title, scaled_text
 from prismask.evaluation.tables.published import (
     COSTS,
     FIXED_VARIANCE,
@@ -24,7 +24,6 @@ from prismask.evaluation.tables.published import (
     row_number,
     row_of,
 )
-from prismask.evaluation.tables.scores import ScoreTable, metric_title
 
 
 def training_sections(found: Sources) -> list[Section]:

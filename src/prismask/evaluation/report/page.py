@@ -22,10 +22,9 @@ from prismask.evaluation.report.document import (
     html_page,
     markdown_page,
 )
-from prismask.evaluation.report.headline import headline_sections
 from prismask.evaluation.report.models import model_sections, training_sections
 from prismask.evaluation.report.scores import score_sections
-from prismask.evaluation.report.sources import Sources, find_sources
+from prismask.evaluation.report.sources import Sources, find_sources, headline_sections
 from prismask.evaluation.report.stress import spectra_sections, stress_sections
 from prismask.scenes.atomic import refuse_existing, write_beside
 

@@ -10,7 +10,19 @@ from prismask.evaluation.figures.scores import Scores, scene_figure, trial_figur
 from prismask.evaluation.metrics import METRICS
 from prismask.evaluation.report.document import Block, Listing, Picture, Section, Table, Text
 from prismask.evaluation.report.sources import Source
-from prismask.evaluation.tables.markdown import KAIST_NOTE, MEANING, PAIRED_MEANING
+from prismask.evaluation.tables.markdown import (
+    KAIST_NOTE,
+    MEANING,
+    PAIRED_HEADER,
+    PAIRED_MEANING,
+    ScoreTable,
+    average_cells,
+    headline_metrics,
+    metric_title,
+    paired_cells,
+    spread_text,
+    verdicts,
+)
 from prismask.evaluation.tables.published import (
     OURS,
     PSNR,
@@ -19,16 +31,6 @@ from prismask.evaluation.tables.published import (
     SSIM,
     Number,
     PublishedScores,
-)
-from prismask.evaluation.tables.scores import (
-    PAIRED_HEADER,
-    ScoreTable,
-    average_cells,
-    headline_metrics,
-    metric_title,
-    paired_cells,
-    spread_text,
-    verdicts,
 )
 from prismask.evaluation.tables.summaries import AVERAGE, scene_average
 

@@ -21,7 +21,7 @@ from prismask.evaluation.report.document import Block, Listing, Picture, Section
 from prismask.evaluation.report.sources import Source
 from prismask.evaluation.run.spectra import EXAMPLES
 from prismask.evaluation.tables.files import read_table
-from prismask.evaluation.tables.scores import (
+from prismask.evaluation.tables.markdown import (
     FIXED_CASES,
     ScoreTable,
     fault_cells,

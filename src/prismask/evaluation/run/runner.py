@@ -14,13 +14,24 @@ import torch
 
 from prismask.errors import ConfigError, DivergedError
 from prismask.evaluation.protocol.overlap import beyond_one_mask, judge_all
-from prismask.evaluation.protocol.scenarios import FABRICATED, draw_groups, group_names
 from prismask.evaluation.protocol.scene_set import check_camera_bands, load_scene_set
-from prismask.evaluation.protocol.splits import EvaluationSplit, read_evaluation_split
+from prismask.evaluation.protocol.splits import (
+    FABRICATED,
+    EvaluationSplit,
+    draw_groups,
+    group_names,
+    read_evaluation_split,
+)
 from prismask.evaluation.run.cells import Journal
 from prismask.evaluation.run.contenders import Contender, Models, build_contender, read_entries
-from prismask.evaluation.run.cost import choose_halves, measure_cost
-from prismask.evaluation.run.plan import NOTHING_WRONG, Plan, Settings, with_options
+from prismask.evaluation.run.plan import (
+    NOTHING_WRONG,
+    Plan,
+    Settings,
+    choose_halves,
+    measure_cost,
+    with_options,
+)
 from prismask.evaluation.run.runs import (
     compute,
     earlier_record,

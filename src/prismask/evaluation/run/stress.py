@@ -25,8 +25,13 @@ from prismask.evaluation.protocol.conditions import (
     RECALIBRATION_GIVEN,
 )
 from prismask.evaluation.protocol.overlap import judge_all
-from prismask.evaluation.protocol.scenarios import Group, group_names
-from prismask.evaluation.protocol.splits import SINGLE, EvaluationSplit, read_evaluation_split
+from prismask.evaluation.protocol.splits import (
+    SINGLE,
+    EvaluationSplit,
+    Group,
+    group_names,
+    read_evaluation_split,
+)
 from prismask.evaluation.run.contenders import Models
 from prismask.evaluation.run.plan import NOTHING_WRONG, Condition, Plan, Settings, with_options
 from prismask.evaluation.run.runner import Evaluation, plan_evaluation, run_plan

@@ -22,8 +22,8 @@ from torch import Tensor
 from prismask.errors import DeviceError, DivergedError
 from prismask.evaluation.metrics import METRICS, score
 from prismask.evaluation.protocol.conditions import Situation, arrange, photograph
-from prismask.evaluation.protocol.scenarios import Group
 from prismask.evaluation.protocol.scene_set import SceneSet
+from prismask.evaluation.protocol.splits import Group
 from prismask.evaluation.run.cells import Cell, CellResult
 from prismask.evaluation.run.contenders import Contender
 from prismask.inference.delivery import aligned, deliver_batch, straightened
