@@ -36,7 +36,7 @@ from prismask.inference.methods.protocol import Aligner, Array, Estimate, Method
 from prismask.inference.options import MaskStd, Options
 from prismask.models.machine import versions
 from prismask.optics.camera import CASSI
-from prismask.optics.simulate import camera_attrs
+from prismask.optics.resolve import camera_attrs
 from prismask.progress import Progress
 from prismask.scenes.records import Mask, Measurement
 

@@ -42,8 +42,8 @@ from prismask.inference.options import DEFAULTS, Options
 from prismask.models.machine import choose_device
 from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI
-from prismask.optics.resolve import CameraDescription, resolve_camera
-from prismask.optics.simulate import camera_attrs, camera_notes, unscaled
+from prismask.optics.resolve import CameraDescription, camera_attrs, camera_notes, resolve_camera
+from prismask.optics.simulate import unscaled
 from prismask.progress import Progress, as_progress
 from prismask.scenes.conversion import as_mask, as_measurement
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM

@@ -2,7 +2,8 @@
 
 `resolve_camera` is the one place that decides. What people say counts first; a camera noted in a
 file completes it, or is taken as it is; then the default camera, if it fits the sizes; then the
-number of bands that does, which is a guess and says so.
+number of bands that does, which is a guess and says so. What files note of a camera is written and
+read here too (`camera_attrs`, `camera_from_attrs`).
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from prismask.errors import ConfigError
+from prismask.errors import ConfigError, FormatError
 from prismask.optics.camera import CASSI, Axis, Design
-from prismask.optics.simulate import camera_from_attrs
 from prismask.scenes.defaults import BANDS, STEP, WAVELENGTHS_NM
+from prismask.scenes.records import Mask, Measurement
 
 LEAST_BANDS, MOST_BANDS = 8, 64
 """Band counts that are taken from the sizes alone; anything else has to be stated."""
@@ -69,7 +70,7 @@ def resolve_camera(
     """The camera that is meant.
 
     description: what people say, or a camera that is known already.
-    notes: attributes of a file, which may note a camera (`optics.simulate.camera_notes`).
+    notes: attributes of a file, which may note a camera (`camera_notes`).
     bands, wavelengths: of a cube that the camera is to take.
     sizes: of a measurement and its mask, for a guess where nothing is said or noted.
     """
@@ -193,3 +194,53 @@ def _fitting(measurement: Size, mask: Size) -> Resolved:
             )
             return Resolved(CASSI.from_step(bands, STEP, axis), text)
     return Resolved(camera)
+
+
+CAMERA_KEYS = ("camera_design", "camera_axis", "camera_offsets_px")
+"""What `camera_attrs` writes."""
+
+
+def camera_attrs(camera: CASSI) -> dict[str, Any]:
+    """The camera in attributes that any file format holds."""
+    return {
+        "camera_design": camera.design,
+        "camera_axis": camera.axis,
+        "camera_offsets_px": [float(offset) for offset in camera.offsets],
+    }
+
+
+def camera_from_attrs(attrs: Mapping[str, Any]) -> CASSI | None:
+    """The camera that `camera_attrs` wrote, or None where nothing was."""
+    if "camera_offsets_px" not in attrs:
+        return None
+    offsets = attrs["camera_offsets_px"]
+    # A list of one number comes back from some file formats as the number itself.
+    listed = [offsets] if isinstance(offsets, int | float) else offsets
+    try:
+        listed = [float(offset) for offset in listed]
+    except (TypeError, ValueError):
+        listed = []
+    if not listed:
+        raise FormatError(
+            f"the file notes camera_offsets_px = {offsets!r}; it lists the place of each band in "
+            "pixels. Remove the note, or write numbers."
+        )
+    return CASSI(
+        tuple(listed),
+        axis=attrs.get("camera_axis", "width"),
+        design=attrs.get("camera_design", "single"),
+        # Ours begin below 1; only differences matter in anybody else's.
+        start=min(listed) if 0 <= min(listed) < 1 else 0.0,
+    )
+
+
+def camera_notes(measurement: Measurement, mask: Mask) -> Mapping[str, Any]:
+    """The attributes that describe the camera: the measurement's, else the mask's.
+
+    A snapshot of ours notes the camera that took it. One from a laboratory notes nothing, but the
+    mask that was measured with its camera may (`optics.measured`).
+    """
+    if "camera_offsets_px" in measurement.attrs or "camera_offsets_px" not in mask.attrs:
+        return measurement.attrs
+    kept = (*CAMERA_KEYS, "wavelengths_nm")
+    return {**measurement.attrs, **{key: mask.attrs[key] for key in kept if key in mask.attrs}}

@@ -18,10 +18,9 @@ tensor. Randomness comes from the generator alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -29,12 +28,12 @@ from torch import Tensor
 from prismask.errors import ConfigError, FormatError, ShapeError
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import normal, poisson, seeded, uniform
+from prismask.optics.resolve import CameraDescription, camera_attrs, resolve_camera
 from prismask.scenes.conversion import as_cube, as_mask
-from prismask.scenes.records import Array, Mask, Measurement
+from prismask.scenes.records import Array, Measurement
 from prismask.wording import told_in_python
 
 if TYPE_CHECKING:
-    from prismask.optics.resolve import CameraDescription
     from prismask.scenes.conversion import CubeLike, MaskLike
 
 Scale = float | Literal["fit", "white"]
@@ -64,8 +63,6 @@ def simulate(
     """
     cube, mask = as_cube(cube), as_mask(mask)
     if not isinstance(camera, CASSI):
-        from prismask.optics.resolve import resolve_camera  # which reads what this module notes
-
         at = None if cube.wavelengths is None else [float(w) for w in cube.wavelengths]
         camera = resolve_camera(camera, mask.attrs, bands=cube.bands, wavelengths=at).camera
     if cube.bands != camera.bands:
@@ -113,56 +110,6 @@ def noted_scale(measurement: Measurement) -> float:
     if not isinstance(scale, Real) or not 0 < float(scale) < math.inf:
         raise FormatError(f"the measurement's scale is {scale!r}; it is a number above 0.")
     return float(scale)
-
-
-CAMERA_KEYS = ("camera_design", "camera_axis", "camera_offsets_px")
-"""What `camera_attrs` writes."""
-
-
-def camera_attrs(camera: CASSI) -> dict[str, Any]:
-    """The camera in attributes that any file format holds."""
-    return {
-        "camera_design": camera.design,
-        "camera_axis": camera.axis,
-        "camera_offsets_px": [float(offset) for offset in camera.offsets],
-    }
-
-
-def camera_from_attrs(attrs: Mapping[str, Any]) -> CASSI | None:
-    """The camera that `camera_attrs` wrote, or None where nothing was."""
-    if "camera_offsets_px" not in attrs:
-        return None
-    offsets = attrs["camera_offsets_px"]
-    # A list of one number comes back from some file formats as the number itself.
-    listed = [offsets] if isinstance(offsets, int | float) else offsets
-    try:
-        listed = [float(offset) for offset in listed]
-    except (TypeError, ValueError):
-        listed = []
-    if not listed:
-        raise FormatError(
-            f"the file notes camera_offsets_px = {offsets!r}; it lists the place of each band in "
-            "pixels. Remove the note, or write numbers."
-        )
-    return CASSI(
-        tuple(listed),
-        axis=attrs.get("camera_axis", "width"),
-        design=attrs.get("camera_design", "single"),
-        # Ours begin below 1; only differences matter in anybody else's.
-        start=min(listed) if 0 <= min(listed) < 1 else 0.0,
-    )
-
-
-def camera_notes(measurement: Measurement, mask: Mask) -> Mapping[str, Any]:
-    """The attributes that describe the camera: the measurement's, else the mask's.
-
-    A snapshot of ours notes the camera that took it. One from a laboratory notes nothing, but the
-    mask that was measured with its camera may (`optics.measured`).
-    """
-    if "camera_offsets_px" in measurement.attrs or "camera_offsets_px" not in mask.attrs:
-        return measurement.attrs
-    kept = (*CAMERA_KEYS, "wavelengths_nm")
-    return {**measurement.attrs, **{key: mask.attrs[key] for key in kept if key in mask.attrs}}
 
 
 def _factor(scale: Scale, signal: Tensor, mask: Tensor, camera: CASSI) -> float:

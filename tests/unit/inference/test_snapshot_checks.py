@@ -15,8 +15,7 @@ from prismask.inference.inspection import Snapshot
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
-from prismask.optics.resolve import Resolved, resolve_camera
-from prismask.optics.simulate import camera_attrs
+from prismask.optics.resolve import Resolved, camera_attrs, resolve_camera
 from prismask.scenes.records import Mask
 from prismask.scenes.synthetic.random_scenes import random_scene
 

@@ -24,7 +24,7 @@ from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI, Axis, Design
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
-from prismask.optics.simulate import camera_attrs, camera_from_attrs
+from prismask.optics.resolve import camera_attrs, camera_from_attrs
 from prismask.scenes.records import Mask, Measurement
 
 BANDS = 5

@@ -10,15 +10,8 @@ import torch
 
 from prismask.errors import ConfigError, FormatError, ShapeError
 from prismask.optics.camera import CASSI
-from prismask.optics.simulate import (
-    Gaussian,
-    Quantise,
-    Sensor,
-    camera_from_attrs,
-    noted_scale,
-    simulate,
-    unscaled,
-)
+from prismask.optics.resolve import camera_from_attrs
+from prismask.optics.simulate import Gaussian, Quantise, Sensor, noted_scale, simulate, unscaled
 from prismask.scenes.records import Cube, Mask, Measurement
 
 CAMERA = CASSI.from_step(4, 2)

@@ -92,8 +92,7 @@ def simulate(
 
 def _notes(mask: Mask, cube: Cube, said: CameraDescription) -> Mapping[str, Any]:
     """What a measured mask says of its camera, if that has the bands of the scene."""
-    from prismask.optics.resolve import noted_wavelengths
-    from prismask.optics.simulate import camera_from_attrs
+    from prismask.optics.resolve import camera_from_attrs, noted_wavelengths
     from prismask.scenes.resample import SAME_NM
 
     noted, at = camera_from_attrs(mask.attrs), noted_wavelengths(mask.attrs)

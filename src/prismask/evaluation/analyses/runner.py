@@ -37,8 +37,7 @@ from prismask.inference.methods.network import as_network
 from prismask.models.machine import commit, device_name, versions
 from prismask.optics.camera import CASSI
 from prismask.optics.masks import MaskRegion
-from prismask.optics.resolve import CameraDescription
-from prismask.optics.simulate import camera_attrs
+from prismask.optics.resolve import CameraDescription, camera_attrs
 from prismask.parallel.ownership import owned
 from prismask.progress import Progress
 from prismask.scenes.records import Cube, Mask

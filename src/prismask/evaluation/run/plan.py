@@ -32,7 +32,7 @@ from prismask.evaluation.run.cells import Cell
 from prismask.evaluation.run.trials import BATCH, Bench, Ready, Workload, timed_call
 from prismask.inference.options import MaskStd, Options
 from prismask.optics.camera import CASSI
-from prismask.optics.simulate import camera_attrs
+from prismask.optics.resolve import camera_attrs
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,7 @@ from prismask.models.machine import choose_device, commit, device_name, versions
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.randomness import normal, seed_of, seeded
-from prismask.optics.resolve import CameraDescription, resolve_camera
-from prismask.optics.simulate import camera_attrs
+from prismask.optics.resolve import CameraDescription, camera_attrs, resolve_camera
 from prismask.progress import Progress
 from prismask.scenes import datasets
 from prismask.scenes.atomic import write_beside
