@@ -36,7 +36,7 @@ from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.scenes.defaults import WAVELENGTHS_NM
 from prismask.scenes.records import Cube, Mask
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 TIME_TARGET, MEMORY_TARGET = 30.0, 1.05
 FULL = {"masks": 100, "scenes": 10, "size": 256}

@@ -27,7 +27,7 @@ import numpy as np
 from common import machine
 from prismask.scenes.formats.files import save
 from prismask.scenes.records import Cube
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 PAUSE_SECONDS = 2.0
 KINDS = ("page", "rgb", "band", "spectrum")

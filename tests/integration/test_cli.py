@@ -15,7 +15,7 @@ from PIL import Image
 
 from prismask.scenes.formats.files import load_cube, save
 from prismask.scenes.records import Mask
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 BANDS = 6
 PRISMASK = [sys.executable, "-m", "prismask"]

@@ -21,7 +21,7 @@ from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.scenes.defaults import WAVELENGTHS_NM
 from prismask.scenes.records import Cube, Mask, Measurement
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 # Numbers are compared here, behind cameras that networks are warned about.
 pytestmark = pytest.mark.filterwarnings("ignore::prismask.errors.PrismaskWarning")

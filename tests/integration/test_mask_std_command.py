@@ -19,7 +19,7 @@ from prismask.optics.randomness import seeded
 from prismask.optics.simulate import simulate
 from prismask.scenes.formats.files import load_cube, save
 from prismask.scenes.records import Cube, Mask, Measurement
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 CAMERA, SIZE = CASSI.from_step(12), (24, 32)
 GRID = tuple(450.0 + 18 * k for k in range(12))

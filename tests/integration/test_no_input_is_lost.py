@@ -22,7 +22,7 @@ from prismask.parallel.ownership import owned
 from prismask.scenes import atomic
 from prismask.scenes.formats.files import save
 from prismask.scenes.records import Mask, Measurement
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 SIZE = (16, 20)
 

@@ -16,7 +16,7 @@ from prismask.optics.randomness import seeded
 from prismask.optics.simulate import simulate
 from prismask.scenes.formats.files import load_cube, save
 from prismask.scenes.records import Mask
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="streams are closed by a shell")
 

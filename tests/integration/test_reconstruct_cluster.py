@@ -19,7 +19,7 @@ from prismask.optics.simulate import simulate
 from prismask.parallel import cluster
 from prismask.scenes.formats.files import load_cube, save
 from prismask.scenes.records import Mask, Measurement
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
 

@@ -28,7 +28,7 @@ from prismask.optics.randomness import seeded
 from prismask.optics.simulate import simulate
 from prismask.scenes.formats.files import load_cube, save
 from prismask.scenes.records import Cube, Mask, Measurement
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 BANDS, SIZE = 28, (32, 40)
 CAMERA = CASSI.from_step(BANDS)

@@ -12,7 +12,7 @@ from tiny_training import TABLE
 
 import prismask
 from prismask.errors import ConfigError, ShapeError
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 SHORT = {**TABLE, "schedule": {**TABLE["schedule"], "epochs": 2, "epoch_crops": 8}}
 

@@ -27,7 +27,7 @@ from prismask.optics.simulate import simulate
 from prismask.parallel.cage import TimeLimitError
 from prismask.scenes.formats.files import load_cube, load_mask, load_measurement, save
 from prismask.scenes.records import Mask, Measurement
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 pytestmark = pytest.mark.slow
 

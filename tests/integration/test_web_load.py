@@ -17,7 +17,7 @@ import tiny_web
 
 from prismask.scenes.formats.files import save
 from prismask.scenes.records import Cube
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 VIEWERS, REQUESTS, PAUSE_SECONDS = 100, 8, 2.0
 MEDIAN_SECONDS, LATE_SECONDS = 0.2, 1.0

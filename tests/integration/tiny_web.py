@@ -19,7 +19,7 @@ from prismask.optics.randomness import seeded
 from prismask.optics.simulate import simulate
 from prismask.scenes.formats.files import save
 from prismask.scenes.records import Cube, Mask
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 SIZE = (32, 40)
 ENDED = ("done", "failed", "cancelled")

@@ -27,10 +27,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -410,3 +411,11 @@ def offsets_from_polynomial(
         np.asarray(wavelengths_nm, dtype=np.float64)
     )
     return offsets_from_array([float(p) for p in positions])
+
+
+Places = TypeVar("Places", Tensor, NDArray[np.float64])
+
+
+def bent(along: Places, bend: float) -> Places:
+    """Places u on the way from the first band (0) to the last (1), bent: u + 4 b u (1 − u)."""
+    return along + 4 * bend * along * (1 - along)

@@ -21,18 +21,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.optics.camera import CASSI, as_mask_batch
-from prismask.optics.shear import gathered_shear_sum, gathered_unshear
-
-Places = TypeVar("Places", Tensor, NDArray[np.float64])
+from prismask.optics.shear import bent, gathered_shear_sum, gathered_unshear
 
 LEAST, MOST = 0.3, 1.5
 """Spreads between which a camera is still like the one it is made from."""
@@ -159,7 +154,7 @@ class PrismFamily:
 
     def landing_at(self, offsets: Tensor) -> VariedCamera:
         """The camera whose bands land at these offsets `(C,)`, on the family's frame."""
-        # As in `dispersion`: residue of arithmetic is no part of a pixel.
+        # As in `optics.shear`: residue of arithmetic is no part of a pixel.
         rounded = torch.round(offsets.double(), decimals=9)
         # Pinned, so that the host does not wait for the device.
         on_gpu = torch.device(self.device).type == "cuda"
@@ -193,11 +188,6 @@ def _most_bend(places: Tensor) -> float:
         return math.inf  # A bend does not move the ends.
     along = distinct / distinct[-1]
     return float(0.25 / (1 - along[1:] - along[:-1]).abs().max())
-
-
-def bent(along: Places, bend: float) -> Places:
-    """Places u on the way from the first band (0) to the last (1), bent: u + 4 b u (1 − u)."""
-    return along + 4 * bend * along * (1 - along)
 
 
 def _moved(places: Tensor, spread: float, bend: float) -> Tensor:

@@ -23,6 +23,32 @@ from typing import Any, Generic, TypeVar, cast
 
 from prismask.errors import ConfigError, WorkerLostError
 
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+Prepare = Callable[[int | None], Callable[[Task], Result]]
+"""`prepare(number)` gives the function that does tasks. It travels to every worker and is called
+there once; `number` counts the processes of one machine from 0, None where there is no count."""
+
+AHEAD = 2
+"""Tasks handed out in advance to each worker, so that none waits for the next."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome(Generic[Task, Result]):
+    """What became of a task: a result, or the error that came instead."""
+
+    task: Task
+    result: Result | None = None
+    error: BaseException | None = None
+
+    def get(self) -> Result:
+        """The result; the error is raised."""
+        if self.error is not None:
+            raise self.error
+        return cast(Result, self.result)
+
+
 LOCAL = "local"
 """Stands for a cluster that is made here, for the run alone, instead of a scheduler's address."""
 
@@ -96,32 +122,6 @@ def _set_threads(threads: int) -> int:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     return before
-
-
-Task = TypeVar("Task")
-Result = TypeVar("Result")
-
-Prepare = Callable[[int | None], Callable[[Task], Result]]
-"""`prepare(number)` gives the function that does tasks. It travels to every worker and is called
-there once; `number` counts the processes of one machine from 0, None where there is no count."""
-
-AHEAD = 2
-"""Tasks handed out in advance to each worker, so that none waits for the next."""
-
-
-@dataclass(frozen=True, eq=False)
-class Outcome(Generic[Task, Result]):
-    """What became of a task: a result, or the error that came instead."""
-
-    task: Task
-    result: Result | None = None
-    error: BaseException | None = None
-
-    def get(self) -> Result:
-        """The result; the error is raised."""
-        if self.error is not None:
-            raise self.error
-        return cast(Result, self.result)
 
 
 def in_turn(

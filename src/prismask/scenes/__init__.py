@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from prismask.scenes.regions import Region as Region
     from prismask.scenes.spectra import Spectrum as Spectrum
     from prismask.scenes.synthetic.demo import demo_scene as demo_scene
-    from prismask.scenes.synthetic.random_scenes import random_scene as random_scene
+    from prismask.scenes.synthetic.demo import random_scene as random_scene
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
@@ -49,7 +49,6 @@ else:
             "records": ["Cube", "Mask", "Measurement"],
             "regions": ["Polygon", "Region"],
             "spectra": ["Spectrum"],
-            "synthetic.demo": ["demo_scene"],
-            "synthetic.random_scenes": ["random_scene"],
+            "synthetic.demo": ["demo_scene", "random_scene"],
         },
     )

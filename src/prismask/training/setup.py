@@ -194,7 +194,7 @@ def _variation(config: CameraConfig) -> dict[str, Any]:
 def _scenes(config: TrainConfig) -> tuple[Any, Any, dict[str, list[str]]]:
     grid = wavelengths(config.camera)
     if config.data.source == "synthetic":
-        from prismask.scenes.synthetic.random_scenes import random_scene
+        from prismask.scenes.synthetic.demo import random_scene
 
         size = (config.data.synthetic_size,) * 2
         count = config.data.synthetic_scenes

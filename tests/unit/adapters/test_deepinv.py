@@ -18,7 +18,7 @@ from prismask.adapters import as_denoiser, as_physics, as_reconstructor
 from prismask.adapters import deepinv as adapter
 from prismask.errors import ConfigError, MissingPartError, ShapeError
 from prismask.optics.camera import CASSI
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 from prismask.solvers.registry import create_solver
 
 CAMERA = CASSI((0.0, 1.5, 3.2, 5.0))

@@ -11,7 +11,7 @@ import pytest
 from prismask.apps.cli.app import run
 from prismask.scenes.formats.files import save
 from prismask.scenes.records import Cube
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 FACTOR = 8.0
 """Of two, so that nothing is rounded."""

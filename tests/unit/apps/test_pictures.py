@@ -13,7 +13,7 @@ from prismask.apps.cli.app import run
 from prismask.errors import OutputExistsError
 from prismask.scenes.colour import grey_picture, png_bytes, write_png
 from prismask.scenes.formats.files import save
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 
 def test_png_keeps_every_pixel() -> None:

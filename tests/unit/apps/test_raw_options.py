@@ -18,7 +18,7 @@ from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.scenes.formats.files import load_cube
 from prismask.scenes.records import Mask
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 CAMERA, SIZE = CASSI.from_step(12), (100, 100)
 GRID = tuple(450.0 + 18 * k for k in range(12))

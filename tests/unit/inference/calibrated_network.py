@@ -13,7 +13,7 @@ from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 BANDS, SIZE = 8, (36, 48)
 CAMERA = CASSI.from_step(BANDS)

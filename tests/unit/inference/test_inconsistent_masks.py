@@ -29,7 +29,7 @@ from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.scenes.defaults import WAVELENGTHS_NM
 from prismask.scenes.records import Cube, Mask, Measurement
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 CAMERA = CASSI.from_step()
 SIZE = (80, 112)

@@ -21,7 +21,7 @@ from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.scenes.records import Mask, Measurement
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 CAMERA = CASSI.from_step(12)
 SIZE = (96, 104)

@@ -24,7 +24,7 @@ from prismask.optics.randomness import seeded
 from prismask.optics.simulate import simulate
 from prismask.scenes.formats.files import save
 from prismask.scenes.records import Mask, Measurement
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 BANDS = 6
 CAMERA = CASSI.from_step(BANDS)

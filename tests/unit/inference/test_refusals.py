@@ -26,7 +26,7 @@ from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.optics.simulate import simulate
 from prismask.scenes.records import Mask, Measurement
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 BANDS, SIZE = 6, (32, 40)
 CAMERA = CASSI.from_step(BANDS)

@@ -15,7 +15,7 @@ from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.randomness import seeded
 from prismask.scenes.formats.files import load_mask, load_measurement
 from prismask.scenes.synthetic import demo_scene
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 BANDS = 12
 GRID = tuple(450.0 + 18 * k for k in range(BANDS))

@@ -16,7 +16,7 @@ from prismask.optics.randomness import seeded
 from prismask.optics.simulate import simulate
 from prismask.scenes.defaults import WAVELENGTHS_NM
 from prismask.scenes.records import Cube, Mask, Measurement
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 CAMERA = CASSI.from_step(6, 1.0)
 

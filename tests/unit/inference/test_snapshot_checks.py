@@ -17,7 +17,7 @@ from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.optics.resolve import Resolved, camera_attrs, resolve_camera
 from prismask.scenes.records import Mask
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 CAMERA = CASSI.from_step(12)
 GRID = tuple(450.0 + 18 * k for k in range(12))

@@ -16,7 +16,7 @@ from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.optics.simulate import Gaussian, simulate
 from prismask.scenes.records import Cube, Mask, Measurement
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 BANDS, SIZE = 6, (48, 64)
 CAMERA = CASSI.from_step(BANDS)

@@ -22,7 +22,7 @@ from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.noise import estimate_noise
 from prismask.optics.randomness import seeded
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 LIMITS = {"unexplained": 0.04, "width": 0.5, "solver": 0.1}
 

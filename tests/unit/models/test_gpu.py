@@ -36,7 +36,7 @@ from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
 from prismask.optics.simulate import simulate
 from prismask.scenes.records import Mask
-from prismask.scenes.synthetic.random_scenes import random_scene
+from prismask.scenes.synthetic.demo import random_scene
 
 DEVICE = torch.device("cuda")
 CPU = torch.device("cpu")

@@ -90,7 +90,7 @@ def test_random_scenes_differ_and_have_detail_in_space_and_spectrum() -> None:
 
 def test_random_scene_needs_neither_torch_nor_colour() -> None:
     code = (
-        "import sys; from prismask.scenes.synthetic.random_scenes import random_scene as make; "
+        "import sys; from prismask.scenes.synthetic.demo import random_scene as make; "
         "make(0, (8, 8)); "
         "print(sorted({'torch', 'colour', 'xarray', 'matplotlib'} & set(sys.modules)))"
     )

@@ -111,7 +111,7 @@ def _draw_sample(here: Path, size: tuple[int, int]) -> None:
     from prismask.optics.simulate import Gaussian, simulate
     from prismask.scenes.formats.files import save
     from prismask.scenes.records import Mask
-    from prismask.scenes.synthetic.random_scenes import random_scene
+    from prismask.scenes.synthetic.demo import random_scene
 
     scene = random_scene(SAMPLE_SEED, size)
     mask = Mask(fabricate_mask(size, seeded(SAMPLE_SEED)).numpy())

@@ -45,7 +45,7 @@ from prismask.models.weights import (
     trained_variation,
 )
 from prismask.optics.camera import CASSI, as_mask_batch
-from prismask.optics.varied_prism import bent
+from prismask.optics.shear import bent
 from prismask.scenes.resample import resampling_weights
 
 LARGEST_MISMATCH = 1.6
