@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from prismask.evaluation.figures.uncertainty import scene_coverage_figure
+from prismask.evaluation.figures.cubes import scene_coverage_figure
 from prismask.evaluation.metrics import psnr
 from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.options import Options

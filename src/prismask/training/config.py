@@ -56,7 +56,7 @@ class DataConfig:
     known scenes (training/data/cubes.py)."""
     lamps: float = 0.0
     """Share of crops lit by a lamp with lines: fluorescent, discharge or LED
-    (training/data/structured.py)."""
+    (training/data/cubes.py)."""
     narrow_bands: float = 0.0
     """Share of crops in parts of which materials absorb or reflect in narrow bands."""
     laser_lines: float = 0.0

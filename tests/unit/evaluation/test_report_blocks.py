@@ -17,6 +17,7 @@ from prismask.evaluation.figures.cubes import (
     blocks_figure,
     colours_figure,
     correlation_figure,
+    maps_figure,
     windows,
 )
 from prismask.evaluation.figures.scores import (
@@ -26,7 +27,6 @@ from prismask.evaluation.figures.scores import (
     stress_figure,
     trial_figure,
 )
-from prismask.evaluation.figures.uncertainty import maps_figure
 from prismask.evaluation.report.document import (
     Listing,
     Page,

@@ -14,7 +14,7 @@ import torch
 from calibrated_network import BANDS, CAMERA, bare_network
 
 from prismask.errors import ConfigError, WeightsError
-from prismask.evaluation.figures.uncertainty import scene_coverage_figure
+from prismask.evaluation.figures.cubes import scene_coverage_figure
 from prismask.inference.inspection import prepare
 from prismask.inference.intervals.calibration import collect, fit_record, folder_for
 from prismask.inference.intervals.evidence import FACTS, Evidence, feature_names, missing_light

@@ -9,7 +9,7 @@ import torch
 from prismask.scenes.colour import lamp_in_bands
 from prismask.scenes.defaults import WAVELENGTHS_NM
 from prismask.training.config import DataConfig
-from prismask.training.data.structured import HELD_OUT, NUMBERS, StructuredLight
+from prismask.training.data.cubes import HELD_OUT, STRUCTURED_NUMBERS, StructuredLight
 
 KINDS = ("lamps", "narrow_bands", "laser_lines")
 
@@ -20,7 +20,7 @@ def crops(count: int) -> torch.Tensor:
 
 
 def numbers(count: int) -> torch.Tensor:
-    return torch.rand(count, *NUMBERS, generator=torch.Generator().manual_seed(2))
+    return torch.rand(count, *STRUCTURED_NUMBERS, generator=torch.Generator().manual_seed(2))
 
 
 def lit(count: int = 200, **shares: float) -> torch.Tensor:

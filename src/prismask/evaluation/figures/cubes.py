@@ -1,4 +1,8 @@
-"""Figures of cubes: colour, zoomed regions, error maps, single bands, and their spectra."""
+"""Figures of cubes and of their uncertainty.
+
+Colour, zoomed regions, error maps, single bands and their spectra; maps of uncertainty, whether
+they are true, and the noise on the mask.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from numpy.typing import NDArray
 from prismask.evaluation.figures.style import (
     DOTS,
     ERROR_COLOURS,
+    FAINT,
     INK,
     WIDTH,
     bare,
@@ -225,3 +230,187 @@ def _band_ticks(axes: Any, bands: int, wavelengths: Sequence[float] | None) -> N
     names = [str(p) if wavelengths is None else f"{wavelengths[p]:.0f}" for p in ticks]
     axes.set_xticks(ticks, names)
     axes.set_yticks(ticks, names)
+
+
+def maps_figure(maps: Mapping[str, Mapping[str, Values]]) -> bytes:
+    """Maps `(H, W)` by row and column on one logarithmic scale, in % of full scale, as PNG."""
+    from matplotlib.colors import LogNorm
+
+    titles = list(dict.fromkeys(title for row in maps.values() for title in row))
+    everything = np.concatenate([100 * m.ravel() for row in maps.values() for m in row.values()])
+    top = max(float(np.percentile(everything, 99.5)), 1e-4)
+    low = max(float(np.percentile(everything, 2)), top / 1000)
+    height, width = next(iter(next(iter(maps.values())).values())).shape
+    side = min(WIDTH / len(titles), 2.7)
+    tall = (side * height / width + 0.06) * len(maps) + 0.25
+    with styled() as figure_class:
+        figure = figure_class(figsize=(side * len(titles) + 0.9, tall), layout="constrained")
+        panels = figure.subplots(len(maps), len(titles), squeeze=False)
+        for row, (label, found) in enumerate(maps.items()):
+            for column, title in enumerate(titles):
+                axes = panels[row, column]
+                bare(axes)
+                if title in found:
+                    percent = 100 * np.maximum(found[title], 1e-12)
+                    shown = axes.imshow(percent, cmap=ERROR_COLOURS, norm=LogNorm(low, top),
+                                        interpolation="nearest")  # fmt: skip
+                else:
+                    axes.text(0.5, 0.5, "none", ha="center", color=FAINT, transform=axes.transAxes)
+                if row == 0:
+                    axes.set_title(title)
+            panels[row, 0].set_ylabel(wrapped(label, 22))
+        bar = figure.colorbar(shown, ax=list(panels.flat), fraction=0.04, pad=0.02, extend="both")
+        bar.set_label("% of full scale, RMS over bands")
+        bar.ax.yaxis.set_major_formatter("{x:g}")
+        bar.outline.set_visible(False)
+        return figure_png(figure, DOTS)
+
+
+def calibration_figure(found: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """Coverage, reliability and sparsification of each kind of error bar, as PNG."""
+    with styled() as figure_class:
+        figure = figure_class(figsize=(WIDTH, 3.5), layout="constrained")
+        first, second, third = figure.subplots(1, 3)
+        for number, (label, record) in enumerate(found.items()):
+            colour, marker = series(number)
+            _coverage(first, record["coverage"], label, colour, marker)
+            _reliability(second, record["reliability"], colour, marker)
+            _sparsification(third, record["sparsification"], colour, number == 0)
+        _finish_coverage(first)
+        _finish_reliability(second)
+        third.axhline(1.0, color=FAINT, linewidth=1, linestyle=":")
+        third.text(0.98, 1.02, "chance", ha="right", va="bottom", fontsize=8, color="#5a6172",
+                   transform=third.get_yaxis_transform())  # fmt: skip
+        third.set_title("Sparsification", loc="left")
+        third.set_xlabel("most uncertain pixels dropped, %")
+        third.set_ylabel("RMS error of the rest / of all")
+        third.set_ylim(0, max(1.15, third.get_ylim()[1]))
+        legend_above(figure, first, columns=2)
+        return figure_png(figure, DOTS)
+
+
+TARGET, LEAST = (88.0, 93.0), 80.0
+"""Where the mean coverage of a 90 % interval is to lie, and what every scene is to have, in %."""
+
+
+def scene_coverage_figure(scores: Mapping[str, Any]) -> bytes:
+    """Coverage of every scene that was left out of a fit, with its quarters and bands, as PNG.
+
+    scores: of the 90 % interval, `about.left_out` of a learned one in a weights record.
+    """
+    names = list(scores["scenes"])
+    with styled() as figure_class:
+        figure = figure_class(figsize=(WIDTH, 3.2), layout="constrained")
+        axes = figure.subplots()
+        axes.axhspan(*TARGET, color=FAINT, alpha=0.25, linewidth=0, label="target of the mean")
+        axes.axhline(LEAST, color=FAINT, linewidth=1, linestyle=":", label="least of a scene")
+        for number, name in enumerate(names):
+            quarters = 100 * np.array(scores["quarters"][name])
+            said = ("quarters of intensities", "scene", "worst part of the spectrum")
+            said = said if number == 0 else ("", "", "")
+            axes.plot([number, number], [quarters.min(), quarters.max()], color=series(0)[0],
+                      linewidth=5, alpha=0.35, label=said[0])  # fmt: skip
+            axes.plot(number, 100 * scores["scenes"][name], color=series(0)[0], marker="o",
+                      linestyle="", label=said[1])  # fmt: skip
+            axes.plot(number, 100 * scores["worst_bands"][name], color=series(1)[0], marker="v",
+                      linestyle="", label=said[2])  # fmt: skip
+        axes.set_xticks(range(len(names)), [wrapped(name.replace("_", " "), 14) for name in names])
+        axes.set_ylabel("inside the 90 % interval, %")
+        axes.set_ylim(min(60.0, axes.get_ylim()[0]), 100)
+        legend_above(figure, axes, columns=3)
+        return figure_png(figure, DOTS)
+
+
+def _coverage(
+    axes: Any, levels: Sequence[Mapping[str, float]], label: str, colour: str, marker: str
+) -> None:
+    nominal = [100 * level["nominal"] for level in levels]
+    observed = np.array([100 * level["observed"] for level in levels])
+    ends = np.array([[100 * level[end] for level in levels]
+                     for end in ("lowest_scene", "highest_scene")])  # fmt: skip
+    axes.errorbar(nominal, observed, yerr=np.abs(ends - observed), color=colour, marker=marker,
+                  markersize=4, linewidth=1.2, capsize=2, label=label)  # fmt: skip
+
+
+def _finish_coverage(axes: Any) -> None:
+    axes.plot([0, 100], [0, 100], color=FAINT, linewidth=1, linestyle=":")
+    axes.text(70, 73, "true", rotation=42, fontsize=8, color="#5a6172")
+    axes.set_xlim(40, 100)
+    axes.set_ylim(0, 102)
+    axes.set_title("Coverage", loc="left")
+    axes.set_xlabel("interval claims to hold, %")
+    axes.set_ylabel("of the truth it holds, %")
+
+
+def _reliability(axes: Any, record: Mapping[str, Any], colour: str, marker: str) -> None:
+    axes.plot(100 * np.array(record["std"]), 100 * np.array(record["error"]), color=colour,
+              marker=marker, markersize=3, linewidth=1.2)  # fmt: skip
+
+
+def _finish_reliability(axes: Any) -> None:
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    top = max(axes.get_xlim()[1], axes.get_ylim()[1])
+    # Values whose predicted std is next to nothing would squeeze all others into a corner.
+    ends = [max(min(axes.get_xlim()[0], axes.get_ylim()[0]), top / 1e4), top]
+    axes.plot(ends, ends, color=FAINT, linewidth=1, linestyle=":")
+    axes.set_xlim(ends)
+    axes.set_ylim(ends)
+    axes.set_title("Reliability", loc="left")
+    axes.set_xlabel("predicted std, % of full scale")
+    axes.set_ylabel("RMS error, % of full scale")
+
+
+def _sparsification(axes: Any, record: Mapping[str, Any], colour: str, first: bool) -> None:
+    dropped = 100 * np.array(record["dropped"])
+    axes.plot(dropped, record["curve"], color=colour, linewidth=1.4)
+    axes.plot(dropped, record["oracle"], color=colour, linewidth=1, linestyle="--", alpha=0.7)
+    if first:
+        axes.text(dropped[12], record["oracle"][12] - 0.03, "oracle", fontsize=8, color="#5a6172",
+                  ha="right", va="top")  # fmt: skip
+
+
+def noise_figure(noises: Mapping[str, Mapping[str, Any]]) -> bytes:
+    """Prior against learned noise, and g against transmission; a row per model, as PNG."""
+    with styled() as figure_class:
+        figure = figure_class(figsize=(WIDTH, 0.35 + 2.5 * len(noises)), layout="constrained")
+        panels = figure.subplots(len(noises), 3, squeeze=False)
+        for row, (label, found) in enumerate(noises.items()):
+            colour, _ = series(row)
+            _densities(panels[row, 0], found, colour, wide=True)
+            _densities(panels[row, 1], found, colour, wide=False)
+            panels[row, 0].set_title(wrapped(label, 34), loc="left")
+            panels[row, 1].set_title("the same, closer", loc="left")
+            by = found["by_transmission"]
+            panels[row, 2].fill_between(by["at"], by["low"], by["high"], color=colour, alpha=0.2,
+                                        linewidth=0, label="least to largest")  # fmt: skip
+            panels[row, 2].plot(by["at"], by["mean"], color=colour, marker=".", label="mean")
+            panels[row, 2].set_title("g against the mask", loc="left")
+            panels[row, 2].set_xlabel("transmission m of the pixel")
+            panels[row, 2].set_ylabel("g")
+            panels[row, 2].set_ylim(bottom=0)
+            panels[row, 2].legend(fontsize=7.5)
+            panels[row, 0].legend(fontsize=7.5, loc="upper right")
+        return figure_png(figure, DOTS)
+
+
+def _densities(axes: Any, found: Mapping[str, Any], colour: str, wide: bool) -> None:
+    """Both densities, each relative to its own peak: they can differ a hundredfold in height."""
+    learned = np.array(found["learned"])
+    at = np.array(found["at"])
+    mean, std = found["prior_mean"], found["prior_std"]
+    reach = 3.5 * max(std, found["learned_std"]) if wide else float(np.abs(at).max())
+    fine = np.linspace(-reach, reach, 400) + (mean if wide else found["learned_mean"])
+    # At the prior's scale the learned noise can be a needle between two points of the grid.
+    fine = np.sort(np.concatenate([fine, at[np.abs(at - fine.mean()) <= reach]]))
+    prior = np.exp(-0.5 * ((fine - mean) / std) ** 2)
+    shown = np.interp(fine, at, learned / learned.max(), left=0, right=0)
+    axes.fill_between(fine, prior, color=FAINT, alpha=0.25, linewidth=0)
+    axes.plot(fine, prior, color="#5a6172", linewidth=1.2, label=f"prior N({mean:g}, {std:g})")
+    axes.plot(fine, shown, color=colour, linewidth=1.5,
+              label=f"learned, std {found['learned_std']:.3g}")  # fmt: skip
+    axes.set_ylim(0, 1.5 if wide else 1.08)
+    axes.set_yticks([0, 0.5, 1])
+    axes.locator_params(axis="x", nbins=4)
+    axes.set_xlabel("noise on the mask")
+    axes.set_ylabel("density / its peak")

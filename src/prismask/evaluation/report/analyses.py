@@ -20,11 +20,9 @@ from prismask.evaluation.figures.cubes import (
     SceneView,
     bands_figure,
     blocks_figure,
+    calibration_figure,
     colours_figure,
     correlation_figure,
-)
-from prismask.evaluation.figures.uncertainty import (
-    calibration_figure,
     maps_figure,
     noise_figure,
 )

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 SEED = 977_001
 """Seed of the validation masks; no training seed reaches it."""
 LAMP = "FL11"
-"""A triband lamp, held out of every training (`training.data.structured`)."""
+"""A triband lamp, held out of every training (`training.data.cubes`)."""
 
 
 @dataclass(frozen=True)
