@@ -126,14 +126,14 @@ def _kept(values: Any) -> Values:
 
 
 LAMPS = Path(__file__).with_name("cie_lamps.csv")
-SAMPLES = 64
+LAMP_SAMPLES = 64
 """Points at which a band is averaged: much closer than the table's 5 nm."""
 
 
 @cache
 def lamp_names() -> tuple[str, ...]:
     """Names of the lamps, such as `FL11`, `HP3` or `LED-RGB1`."""
-    return _table()[0]
+    return _lamp_table()[0]
 
 
 def lamp_in_bands(name: str, wavelengths: ArrayLike) -> Values:
@@ -141,10 +141,10 @@ def lamp_in_bands(name: str, wavelengths: ArrayLike) -> Values:
 
     Beyond the table (380 to 780 nm) its last value goes on.
     """
-    names, known, powers = _table()
+    names, known, powers = _lamp_table()
     row = powers[names.index(choose(name, names, "lamp"))]
     low, high = band_edges(wavelengths)
-    inside = (np.arange(SAMPLES) + 0.5) / SAMPLES
+    inside = (np.arange(LAMP_SAMPLES) + 0.5) / LAMP_SAMPLES
     at = low[:, None] + (high - low)[:, None] * inside
     values = np.interp(at, known, row).mean(1)
     return np.asarray(values / values.max())
@@ -163,7 +163,7 @@ def band_edges(wavelengths: ArrayLike) -> tuple[Values, Values]:
 
 
 @cache
-def _table() -> tuple[tuple[str, ...], Values, Values]:
+def _lamp_table() -> tuple[tuple[str, ...], Values, Values]:
     """Names, wavelengths `(N,)` and power `(lamps, N)`."""
     lines = LAMPS.read_text(encoding="utf-8").splitlines()
     header, *rows = [line for line in lines if not line.startswith("#")]
