@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from prismask.inference.intervals.fit import calibrate, misplaced
+from prismask.inference.intervals.other_cameras import calibrate_cameras, draw_cameras
 from tiny_network import BANDS, CAMERA, RANGE_NM, masks, scenes, train
 from torch import Tensor
 
 from prismask.errors import WeightsError
 from prismask.inference.camera_match.bands import BandAdapter
 from prismask.inference.engine.frame import Engine
-from prismask.inference.intervals.fit import calibrate, misplaced
-from prismask.inference.intervals.other_cameras import calibrate_cameras, draw_cameras
 from prismask.inference.reconstruct import reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.weights import load_weights, read_record, save_weights

@@ -4,7 +4,7 @@ A snapshot mirrored across the dispersion is the snapshot of the mirrored scene 
 mask: the camera is the same. Networks do not know that. Run on both, their two cubes differ, and
 
 - their mean is closer to the truth than either, for twice the time;
-- how much they differ says where neither should be trusted (`inference.intervals.model`).
+- how much they differ says where neither should be trusted (`inference.intervals.evidence`).
 
 The record of some weights says in `mirror_ensemble` how many members they are to have: 1 or 2.
 """

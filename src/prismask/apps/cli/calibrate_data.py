@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,20 +13,26 @@ if TYPE_CHECKING:
 
 CAMERA_SEED = 977_201
 """Seed of the other cameras; neither training nor testing draws from it."""
+TRAINING_SEED = 7
+"""Added to the seed of a plan for snapshots of training scenes."""
 
 
 def studio_for(
-    data: Path | None, record: dict[str, Any], plan: Plan, cameras: int
+    data: Path | None, record: dict[str, Any], plan: Plan, cameras: int, group: str = "validation"
 ) -> tuple[Studio, dict[str, Any]]:
-    """Scenes from which the network itself did not learn (its mask posterior may have), the region
-    that its training masks came from, other cameras; and what they are, for the record."""
-    from prismask.inference.intervals.other_cameras import draw_cameras
-    from prismask.inference.intervals.snapshots import HELD_OUT, Studio
+    """Scenes of a group, the region that the training masks came from, other cameras; and what they
+    are, for the record.
+
+    From those of `validation` the network itself did not learn (its mask posterior may have).
+    """
+    from prismask.inference.intervals.snapshots import HELD_OUT, Studio, draw_cameras
     from prismask.models.trained import trained_camera, trained_variation
     from prismask.scenes.datasets import data_folder, load_scenes
 
     folder = data_folder(data)
-    scenes = load_scenes(folder, "validation", wavelengths=record.get("wavelengths_nm"))
+    scenes = load_scenes(folder, group, wavelengths=record.get("wavelengths_nm"))
+    if group != "validation":
+        plan = replace(plan, seed=plan.seed + TRAINING_SEED)
     own, region = trained_camera(record), _training_region(folder, record)
     others = draw_cameras(own, cameras, CAMERA_SEED, trained_variation(record)) if cameras else []
     about = {

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from prismask.inference.engine.passes import Passes, half_error
 from prismask.inference.engine.tiling import Tile, Tiling, spans, tiles_by_strip
-from prismask.inference.intervals.model import SPREADS
 from prismask.models.fast import FastReconstructor, Precision
 from prismask.models.network import Reconstructor
 from prismask.models.posterior import MaskPosterior, perturb, prior_noise
@@ -45,12 +44,6 @@ class FrameEstimate:
     """How far the answers of a mirror ensemble are apart (`models.mirror_ensemble`)."""
     precision: str = "float32"
     """What the backbone computed in."""
-
-    @property
-    def spreads(self) -> dict[str, Tensor]:
-        """What there is of `intervals.SPREADS`."""
-        found = {name: getattr(self, name) for name in SPREADS}
-        return {name: spread for name, spread in found.items() if spread is not None}
 
 
 class Engine:
