@@ -284,6 +284,15 @@ def test_snapshots_are_drawn_by_their_number(studio: Studio) -> None:
     assert all(shot.planted.any() for shot in shots if shot.light in ("line", "laser"))
 
 
+def test_noise_is_counted_as_in_training(studio: Studio) -> None:
+    """Relative to the cube's range: a snapshot is the sum of its bands, scaled by 2 / C."""
+    noisy = [shot for shot in map(studio.shoot, range(30)) if shot.noise_std and not shot.fault]
+    assert noisy
+    for shot in noisy:
+        left = shot.signal - CAMERA.forward(shot.truth[None], shot.mask)[0]
+        assert float(left.std()) == pytest.approx(shot.noise_std * BANDS / 2, rel=0.06)
+
+
 def test_a_fit_goes_on_where_it_stopped(studio: Studio, tmp_path: Any) -> None:
     method = network_method(bare_network(), torch.device("cpu"), Options(precision="float32"))
     folder = folder_for(tmp_path, method, studio)
