@@ -121,8 +121,9 @@ def test_a_mirror_ensemble_is_closer_and_its_error_bars_as_true(
 def test_error_bars_grow_where_errors_do(model: Reconstructor) -> None:
     [truth], [mask] = scenes(range(301, 302)), masks(1, seed=12)
     cube = reconstruct(*_shot(truth, mask), CAMERA, model=model)
+    assert cube.lower is not None
     assert cube.upper is not None
-    width, error = (cube.upper - cube.values).ravel(), np.abs(cube.values - truth.numpy()).ravel()
+    width, error = (cube.upper - cube.lower).ravel(), np.abs(cube.values - truth.numpy()).ravel()
     order = width.argsort()
     quarter = len(order) // 4
     assert error[order[-quarter:]].mean() > 2 * error[order[:quarter]].mean()

@@ -9,8 +9,10 @@ that it has not seen the factor q is read off by which its reaches have to be mu
 
 conformalised quantile regression (Romano et al., 2019) with a factor instead of a summand. q is not
 the quantile of all values together: it is raised until also the worst tenth of the snapshots that
-were left out holds nearly the level (`slack_of`), as far as the mean stays near it. The regressor
-that is stored has seen all scenes. Cameras that are not the training's, and masks that their
+were left out holds nearly the level (`slack_of`), and every quarter of the intensities and part of
+the spectrum of every scene, as far as the mean stays near it. Before that reaches are raised to a
+power a little above 1 (`contrast`): what a regressor says of scenes that it has not seen is too
+even. The regressor that is stored has seen all scenes. Cameras that are not the training's, and masks that their
 snapshot contradicts, are classes with factors of their own (Mondrian).
 
 What this promises: over scenes, lights, noise, masks and cameras like those of the fit
