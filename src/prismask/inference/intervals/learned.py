@@ -12,8 +12,8 @@ the quantile of all values together: it is raised until also the worst tenth of 
 were left out holds nearly the level (`slack_of`), and every quarter of the intensities and part of
 the spectrum of every scene, as far as the mean stays near it. Before that reaches are raised to a
 power a little above 1 (`contrast`): what a regressor says of scenes that it has not seen is too
-even. The regressor that is stored has seen all scenes. Cameras that are not the training's, and masks that their
-snapshot contradicts, are classes with factors of their own (Mondrian).
+even. The regressor that is stored has seen all scenes. Cameras that are not the training's, and
+masks that their snapshot contradicts, are classes with factors of their own (Mondrian).
 
 What this promises: over scenes, lights, noise, masks and cameras like those of the fit
 (`intervals.snapshots`) the level holds on average, and nearly for each of the worst tenth of the
