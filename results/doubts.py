@@ -27,7 +27,7 @@ from torch import Tensor
 
 from prismask.evaluation.metrics import score
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.intervals.model import coverage
+from prismask.inference.intervals.learned import coverage
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction
 from prismask.models.weights import load_model

@@ -395,6 +395,7 @@ def test_calibrate_stores_an_interval_that_reconstruct_uses(
 ) -> None:
     line = f"calibrate tiny.safetensors --data {data_folder} -o honest.safetensors"
     rest = "--snapshots 12 --rows 64 --size 64 --mirror-ensemble 2 --other 0 --cache kept"
+    rest += " --training-snapshots 4"
     assert run(f"{line} {rest}") == 0
     said = capsys.readouterr().out
     assert "on scenes that were left out, 12 snapshots" in said
@@ -403,6 +404,7 @@ def test_calibrate_stores_an_interval_that_reconstruct_uses(
     assert record["sha256"] == read_record(folder / "tiny.safetensors")["sha256"]
     assert set(record["interval"]) == {"learned", "trust"}
     assert "beads" in record["interval"]["learned"]["about"]["fitted_on"]
+    assert record["interval"]["learned"]["about"]["learned_from"] == 4
     assert record["mirror_ensemble"] == 2
     line = "reconstruct shots/shot0.nc --mask mask.nc --model honest.safetensors"
     assert run(f"{line} -o cube.nc") == 0
@@ -414,7 +416,7 @@ def test_calibrate_stores_an_interval_that_reconstruct_uses(
     assert 0 < cube.attrs["trust"] <= 1
     # What was kept is enough to fit again, and gives the same; without --cache nothing is left.
     kept = sorted((folder / "kept").glob("*/*.npz"))
-    assert len(kept) == 12
+    assert len(kept) == 12 + 4
     before = [path.stat().st_mtime_ns for path in kept]
     again = f"calibrate tiny.safetensors --data {data_folder} -o again.safetensors"
     assert run(f"{again} {rest}") == 0

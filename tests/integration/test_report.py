@@ -25,6 +25,8 @@ from prismask.evaluation.report.page import build_page, write_report
 from prismask.evaluation.report.sources import find_sources
 from prismask.evaluation.run.runner import evaluate
 from prismask.evaluation.run.stress import stress
+from prismask.inference.intervals.head import WidthHead
+from prismask.inference.intervals.learned import LEVELS, LearnedInterval
 from prismask.models.registry import create_model
 from prismask.models.weights import load_weights, save_weights
 from prismask.optics.camera import CASSI
@@ -193,34 +195,37 @@ def test_one_to_one_has_no_spread_over_masks(tiny: Path, tmp_path: Path) -> None
     assert any("was not checked" in text for text in texts)
 
 
+def _interval(reach: float, feature: str) -> dict[str, Any]:
+    """One that reaches as far everywhere, whatever its feature is."""
+    bias = torch.full((2, len(LEVELS)), -9.0)
+    bias[:, 0] = math.log(reach)
+    layer = (torch.zeros(2 * len(LEVELS), 1), bias.flatten())
+    head = WidthHead((feature,), LEVELS, torch.zeros(1), torch.ones(1), (layer,))
+    return {"learned": LearnedInterval(head, dict.fromkeys(LEVELS, 1.0)).to_record()}
+
+
 def test_calibrated_intervals_of_the_weights_are_checked(
     results: Path, tiny: Path, tmp_path: Path
 ) -> None:
     """A planted interval that is far too wide covers everything, one of no width nothing."""
     source = load_weights(results / "runs" / "many-to-many" / "weights.safetensors")
     for width, covered in ((1e6, 1.0), (1e-9, 0.0)):
-        quantiles = {f"{level:g}": width for level in (0.5, 0.8, 0.9, 0.95)}
-        interval = {"bands": [0.0] * BANDS, "exponents": {}, "quantiles": quantiles}
-        record = {**source.record, "interval": {"single": interval}}
         path = tmp_path / f"{width:g}.safetensors"
-        save_weights(source, path, record)
+        save_weights(source, path, {**source.record, "interval": _interval(width, "value")})
         found = analyse({"w": str(path)}, tiny, tmp_path / f"{width:g}", masks=2, figures=False)
         checks = found["models"]["w"]["groups"][GROUPS[0]]["uncertainty"]["interval"]
         assert [level["observed"] for level in checks["coverage"]] == [covered] * 4
         assert checks["draws"] is None
 
 
-def test_intervals_that_want_two_answers_get_them(
+def test_an_interval_that_wants_two_answers_gets_them(
     results: Path, tiny: Path, tmp_path: Path
 ) -> None:
-    """With samples and without; a network that learns each scene says nothing about its answers."""
+    """A network that learns each scene says nothing about its answers."""
     source = load_weights(results / "runs" / "many-to-many" / "weights.safetensors")
-    plain = {"bands": [0.0] * BANDS, "quantiles": dict.fromkeys(("0.5", "0.8", "0.9", "0.95"), 1.0)}
-    single = {**plain, "exponents": {"disagreement": 1.0}}
-    sampled = {**plain, "exponents": {"disagreement": 0.5, "std": 0.5}}
-    intervals = {"single": single, "sampled": sampled}
     path = tmp_path / "w.safetensors"
-    save_weights(source, path, {**source.record, "mirror_ensemble": 2, "interval": intervals})
+    interval = _interval(0.1, "disagreement")
+    save_weights(source, path, {**source.record, "mirror_ensemble": 2, "interval": interval})
     models = {
         "twice": str(path),
         "once": f"{path}:mirror_ensemble=1",
@@ -230,7 +235,7 @@ def test_intervals_that_want_two_answers_get_them(
     sources = {
         name: set(found["models"][name]["groups"][GROUPS[0]]["uncertainty"]) for name in models
     }
-    assert sources["twice"] == {"masks", "samples", "interval", "interval_sampled"}
+    assert sources["twice"] == {"masks", "samples", "interval"}
     assert sources["once"] == {"masks", "samples"}
     assert sources["learning"] == {"masks"}
     checked = found["models"]["twice"]["groups"][GROUPS[0]]["uncertainty"]["interval"]

@@ -9,7 +9,7 @@ the dispersion is the snapshot of the mirrored scene behind the mirrored mask: t
 same. Networks do not know that. Run on both, their two cubes differ, and
 
 - their mean is closer to the truth than either, for twice the time;
-- how much they differ says where neither should be trusted (`inference.intervals.model`).
+- how much they differ says where neither should be trusted (`inference.intervals.evidence`).
 
 The record of some weights says in `mirror_ensemble` how many members they are to have: 1 or 2.
 """

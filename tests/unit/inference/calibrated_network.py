@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from prismask.inference.engine.frame import Engine
-from prismask.inference.intervals.fit import calibrate
+from prismask.inference.intervals.evidence import DISAGREEMENT
+from prismask.inference.intervals.head import WidthHead
+from prismask.inference.intervals.learned import LEVELS, Factors, LearnedInterval
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
@@ -42,10 +48,36 @@ def engine_of(model: Reconstructor) -> Engine:
     return Engine(model, torch.device("cpu"), "float32")
 
 
-def calibrated_network() -> Reconstructor:
-    """With one, for single passes and for samples."""
+def even_interval(
+    reach: float = 0.05, classes: dict[str, float] | None = None, *, mirrored: bool = False
+) -> LearnedInterval:
+    """One that reaches as far everywhere, e^0.2 times further at each level.
+
+    classes: how many times as far for classes of snapshots; mirrored: of a mirror ensemble, twice
+    as far where its answers are e times as far apart.
+    """
+    bias = torch.full((2, len(LEVELS)), math.log(math.expm1(0.2)))
+    bias[:, 0] = math.log(reach)
+    weight = torch.zeros(2, len(LEVELS), 1)
+    weight[:, 0] = math.log(2) if mirrored else 0.0
+    names = (DISAGREEMENT if mirrored else "value",)
+    layer = (weight.flatten(0, 1), bias.flatten())
+    head = WidthHead(names, LEVELS, torch.zeros(1), torch.ones(1), (layer,))
+    factors = {
+        name: Factors(dict.fromkeys(LEVELS, times)) for name, times in (classes or {}).items()
+    }
+    about = {"snapshots": 9, "scenes": 3, "cameras": 4}
+    return LearnedInterval(head, dict.fromkeys(LEVELS, 1.0), factors, about)
+
+
+def interval_record(*given: Any, **options: Any) -> dict[str, Any]:
+    """As a weights record has it."""
+    record: dict[str, Any] = json.loads(json.dumps(even_interval(*given, **options).to_record()))
+    return {"learned": record}
+
+
+def calibrated_network(*given: Any, **options: Any) -> Reconstructor:
+    """With an interval."""
     model = bare_network()
-    model.record["interval"] = calibrate(
-        engine_of(model), scenes(range(4)), masks(3), CAMERA, samples=2
-    )
+    model.record["interval"] = interval_record(*given, **options)
     return model

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from calibrated_network import interval_record
 from small_lumen import CAMERAS, NOMINAL, SIZE, lumen, snapshots
 from torch import Tensor
 
@@ -209,18 +210,15 @@ def test_work_is_counted_behind_other_cameras() -> None:
 
 def test_an_interval_serves_other_band_counts() -> None:
     model = lumen()
-    constants = [-4.0, -3.5, -3.0, -2.5, -2.0, -1.5]
-    model.record["interval"] = {
-        "single": {"bands": constants, "exponents": {}, "quantiles": {"0.9": 1.0}}
-    }
+    model.record["interval"] = interval_record(0.05)
     camera = CAMERAS["many bands"]
     (shot, mask) = snapshots(camera)
     cube = made(model, shot[0], mask, camera, noise_std=0.01)
     assert cube.upper is not None
+    assert cube.upper.shape == cube.values.shape
     width = (cube.upper - cube.values).mean((1, 2))
-    assert (np.diff(width) >= -1e-6).all()
-    assert width[0] == pytest.approx(np.exp(-4.0), rel=1e-3)
-    assert width[-1] == pytest.approx(np.exp(-1.5), rel=1e-3)
+    np.testing.assert_allclose(width, width[0], rtol=1e-3)
+    assert width[0] > 0
 
 
 # --- which cameras it has learned -----------------------------------------------------------------

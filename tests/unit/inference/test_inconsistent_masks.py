@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from calibrated_network import calibrated_network, engine_of, masks, scenes
+from calibrated_network import interval_record
 
-from prismask.errors import ConfigError
 from prismask.inference.alignment import probe
 from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.alignment.search import Alignment
-from prismask.inference.engine.frame import Engine
-from prismask.inference.intervals import faults
-from prismask.inference.intervals import inconsistent_masks as inconsistent_masks
-from prismask.inference.intervals.faults import draw_fault
-from prismask.inference.intervals.inconsistent_masks import calibrate_inconsistent_masks
-from prismask.inference.intervals.model import INCONSISTENT_MASKS, Interval, Size
+from prismask.inference.intervals import snapshots
+from prismask.inference.intervals.learned import INCONSISTENT_MASKS
+from prismask.inference.intervals.snapshots import draw_fault
 from prismask.inference.methods import network as network_method
 from prismask.inference.reconstruct import reconstruct
 from prismask.models.network import Reconstructor
@@ -46,15 +41,9 @@ FAULTS = {
 
 @pytest.fixture(scope="module")
 def network() -> Reconstructor:
-    """What ships, whose interval reaches 1.7 times as far where a mask is doubted."""
+    """What ships, with an interval that reaches 1.7 times as far where a mask is doubted."""
     model = load_model("srn-looks.m2m")
-    record = copy.deepcopy(model.record)
-    known = Interval.from_record(record["interval"]["single"], model.bands)
-    size = Size({level: WIDER * q for level, q in known.quantiles.items()}, {"scenes": 3})
-    quantiles = {f"{level:g}": q for level, q in size.quantiles.items()}
-    fitted = {"quantiles": quantiles, "about": size.about}
-    record["interval"]["single"] |= {"classes": {INCONSISTENT_MASKS: fitted}}
-    model.record = record
+    model.record = {**model.record, "interval": interval_record(0.05, {INCONSISTENT_MASKS: WIDER})}
     return model
 
 
@@ -103,8 +92,8 @@ def test_a_wrong_one_is_found_out(network: Reconstructor, name: str) -> None:
     (told,) = [text for text in cube.attrs["findings"] if "contradicts its mask" in text]
     assert told.startswith("warning: ")
     assert "--align" in told
-    assert (
-        cube.attrs["interval"] == "90 %, calibrated on 3 scenes whose masks were not as calibrated"
+    assert cube.attrs["interval"] == (
+        "90 %, calibrated on 9 snapshots of 3 scenes, among them masks that were not as calibrated"
     )
     unasked = made(network, given, check_mask=False)
     assert "mask_inconsistent" not in unasked.attrs
@@ -127,10 +116,11 @@ def test_turned_by_ninety_degrees_it_is_the_same(network: Reconstructor) -> None
 
 
 @pytest.mark.filterwarnings("ignore:the network was trained at:prismask.errors.PrismaskWarning")
-def test_nobody_asks_behind_another_camera_or_without_a_size(network: Reconstructor) -> None:
+def test_nobody_asks_behind_another_camera_or_without_an_interval(network: Reconstructor) -> None:
     other = CASSI.from_step(28, 1.6)
     assert "mask_inconsistent" not in made(network, shot(3, camera=other), camera=other).attrs
-    plain = load_model("srn-plus.m2m")
+    plain = load_model("srn-looks.m2m")
+    plain.record = {key: value for key, value in plain.record.items() if key != "interval"}
     assert "mask_inconsistent" not in made(plain, shot(3)).attrs
 
 
@@ -174,84 +164,15 @@ def test_lines_around_the_brightest_are_all_it_needs(
     assert gains[0] == pytest.approx(gains[1], abs=1e-3)
 
 
-# --- the fit -------------------------------------------------------------------------------------
-
-# The network is smaller than what says something; the fit is asked all the same.
-
-
-@pytest.fixture(scope="module")
-def engine() -> Engine:
-    return engine_of(calibrated_network())
-
-
-def test_the_fit_adds_one_size_and_says_what_it_saw(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probe, "INCONSISTENT_FROM", -np.inf)  # everything is found out
-    monkeypatch.setattr(probe, "SMALLEST", 1)
-    before = copy.deepcopy(engine.model.record["interval"])
-    fitted = calibrate_inconsistent_masks(
-        engine, scenes(range(4)), masks(2), 3, scene_of=[0, 1, 0, 1]
-    )
-    assert engine.model.record["interval"] == before
-    for kind in ("single", "sampled"):
-        assert {key: fitted[kind][key] for key in before[kind]} == before[kind]
-        size = fitted[kind]["classes"][INCONSISTENT_MASKS]
-        assert size["quantiles"].keys() == before[kind]["quantiles"].keys()
-        about = size["about"]
-        assert (about["wrong"], about["inconsistent"], about["scenes"]) == (6, 6, 2)
-        assert (about["right"], about["right_inconsistent"]) == (6, 6)
-        low, mean, high = about["left_out_scenes"]["0.9"]
-        assert low <= mean <= high
-    again = calibrate_inconsistent_masks(
-        engine, scenes(range(4)), masks(2), 3, scene_of=[0, 1, 0, 1]
-    )
-    assert again == fitted
-
-
-def test_only_what_was_found_out_counts(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    gains = iter([0.5, -0.5, -0.5] * 100)
-    monkeypatch.setattr(network_method, "probe_mask", lambda *_: probe.Probe(next(gains)))
-    fitted = calibrate_inconsistent_masks(engine, scenes(range(2)), masks(2), 6)
-    # Three are asked each time: wrong, the same with samples, and right.
-    for kind, found in (("single", 12), ("sampled", 0)):
-        classes = fitted[kind].get("classes", {})
-        assert bool(classes) == bool(found)
-        if found:
-            about = classes[INCONSISTENT_MASKS]["about"]
-            assert (about["wrong"], about["inconsistent"], about["right_inconsistent"]) == (
-                12,
-                found,
-                0,
-            )
-
-
-def test_a_network_that_cannot_tell_is_left_as_it_is(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(probe, "INCONSISTENT_FROM", np.inf)
-    monkeypatch.setattr(probe, "SMALLEST", 1)
-    before = copy.deepcopy(engine.model.record["interval"])
-    assert calibrate_inconsistent_masks(engine, scenes(range(2)), masks(2), 1) == before
-    # Nor is an answer of before kept, which this network could not give.
-    for kind in ("single", "sampled"):
-        size = {"quantiles": before[kind]["quantiles"], "about": {}}
-        engine.model.record["interval"][kind]["classes"] = {INCONSISTENT_MASKS: size}
-    assert calibrate_inconsistent_masks(engine, scenes(range(2)), masks(2), 1) == before
-    engine.model.record["interval"] = before
-    with pytest.raises(ConfigError, match="at least one"):
-        calibrate_inconsistent_masks(engine, scenes(range(2)), masks(2), 0)
-
-
 def test_faults_are_of_three_kinds_within_their_limits() -> None:
     generator = seeded(0)
     for number in range(60):
         numbers = np.array(draw_fault(number, generator).numbers)
         moved, blurred, spread = np.hypot(*numbers[:2]), numbers[8], np.abs(numbers[6])
         limits = (
-            faults.SHIFTS,
-            np.square(faults.BLURS),
-            faults.SPREADS,
+            snapshots.SHIFTS,
+            np.square(snapshots.BLURS),
+            snapshots.SPREADS,
         )
         for kind, (value, (least, most)) in enumerate(
             zip((moved, blurred, spread), limits, strict=True)

@@ -8,29 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from calibrated_network import (
-    BANDS,
-    CAMERA,
-    SIZE,
-    bare_network,
-    calibrated_network,
-    engine_of,
-    scenes,
-)
-from torch import Tensor
+from calibrated_network import BANDS, CAMERA, SIZE, calibrated_network, even_interval, scenes
 
 from prismask.errors import ConfigError
 from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.camera_match.bands import BandAdapter
-from prismask.inference.intervals.class_fit import with_class
-from prismask.inference.intervals.model import LEVELS, OTHER_CAMERAS, Interval
-from prismask.inference.intervals.other_cameras import (
-    BAND_RATIOS,
-    calibrate_cameras,
-    draw_cameras,
-    extents,
-)
+from prismask.inference.intervals.learned import INCONSISTENT_MASKS, OTHER_CAMERAS
+from prismask.inference.intervals.snapshots import BAND_RATIOS, draw_cameras, extents
 from prismask.inference.reconstruct import reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.weights import ONE_CAMERA, Variation
@@ -94,58 +78,19 @@ def test_a_network_without_other_cameras() -> None:
         draw_cameras(CASSI((0.0,)), 2, seed=0)
 
 
-def errors(growth: float, cameras: int, seed: int) -> Tensor:
-    """Ratios of cameras whose errors are about `growth` times what their scale says."""
-    draw = np.random.default_rng(seed)
-    by_camera = growth * np.exp(draw.normal(0, 0.1, (cameras, 1, 1)))
-    return torch.tensor(by_camera * np.abs(draw.standard_t(5, (cameras, 6, 4000))))
-
-
-def test_each_class_has_its_own_coverage() -> None:
-    own = errors(1.0, 20, seed=0).flatten()
-    quantiles = {level: float(own.quantile(level)) for level in LEVELS}
-    interval = Interval((0.0,), {"residual": 1.0}, quantiles, {"scenes": 6})
-    shots = list(errors(1.5, 20, seed=1).reshape(120, -1))
-    groups = {"cameras": [k // 6 for k in range(120)], "scenes": [k % 6 for k in range(120)]}
-    fitted = with_class(interval, OTHER_CAMERAS, shots, groups, {"noise": [0, 0.01]})
-    assert fitted.quantiles == quantiles
-    others = errors(1.5, 20, seed=2)
-    for level in LEVELS:
-        with_it = (others <= fitted.for_classes([OTHER_CAMERAS]).quantile(level)).double().mean()
-        without = (others <= fitted.for_classes([]).quantile(level)).double().mean()
-        assert float(with_it) == pytest.approx(level, abs=0.025)
-        assert float(without) < level - 0.04
-    about = fitted.classes[OTHER_CAMERAS].about
-    assert (about["cameras"], about["scenes"], about["noise"]) == (20, 6, [0, 0.01])
-    low, mean, high = about["left_out_cameras"]["0.9"]
-    assert low < mean < high
-    assert mean == pytest.approx(0.9, abs=0.02)
-    # Cameras differ in this toy and scenes do not.
-    least, _, most = about["left_out_scenes"]["0.9"]
-    assert low < least < most < high
-
-
 # --- through `reconstruct` -----------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def network() -> Reconstructor:
-    return calibrated_network()
+def one() -> Reconstructor:
+    """Whose interval knows the training's camera alone."""
+    return calibrated_network(0.05)
 
 
 @pytest.fixture(scope="module")
-def fitted(network: Reconstructor) -> dict[str, Any]:
-    engine = engine_of(network)
-    at = np.linspace(450.0, 650.0, BANDS).tolist()
-    # Two crops of each of three scenes.
-    of = [0, 1, 2, 0, 1, 2]
-    return calibrate_cameras(engine, scenes(range(6)), at, 4, scene_of=of, seed=2)
-
-
-def told(network: Reconstructor, interval: dict[str, Any]) -> Reconstructor:
-    model = bare_network()
-    model.record |= {**network.record, "interval": interval}
-    return model
+def two() -> Reconstructor:
+    """The same, which reaches 1.4 times as far behind others."""
+    return calibrated_network(0.05, {OTHER_CAMERAS: 1.4})
 
 
 def cube_of(model: Reconstructor, camera: CASSI = CAMERA, **given: Any) -> Cube:
@@ -161,57 +106,29 @@ def width(cube: Cube) -> float:
     return float((cube.upper - cube.values).mean())
 
 
-def test_nothing_but_the_second_set_is_added(
-    network: Reconstructor, fitted: dict[str, Any]
-) -> None:
-    before = network.record["interval"]
-    assert "classes" not in before["single"]
-    assert fitted.keys() == before.keys()
-    for kind in ("single", "sampled"):
-        added = fitted[kind].keys() - before[kind].keys()
-        assert added == {"classes"}
-        assert {key: fitted[kind][key] for key in before[kind]} == before[kind]
-        size = fitted[kind]["classes"][OTHER_CAMERAS]
-        assert size["quantiles"].keys() == before[kind]["quantiles"].keys()
-        about = size["about"]
-        assert (about["cameras"], about["scenes"]) == (4, 3)
-
-
 @pytest.mark.filterwarnings("ignore:the network was trained at:prismask.errors.PrismaskWarning")
 @pytest.mark.parametrize(
     "camera", [CASSI.from_step(BANDS, 3.0), CASSI.from_step(BANDS + 1), CASSI.from_step(BANDS, 1.6)]
 )
-@pytest.mark.parametrize("samples", [0, 2])
-def test_another_camera_has_the_second_set(
-    network: Reconstructor, fitted: dict[str, Any], camera: CASSI, samples: int
+def test_another_camera_has_factors_of_its_own(
+    one: Reconstructor, two: Reconstructor, camera: CASSI
 ) -> None:
-    kind = "sampled" if samples else "single"
-    new, old = (
-        cube_of(model, camera, samples=samples) for model in (told(network, fitted), network)
-    )
+    new, old = (cube_of(model, camera) for model in (two, one))
     np.testing.assert_array_equal(new.values, old.values)
-    other, own = (of["quantiles"]["0.9"] for of in (fitted[kind]["classes"][OTHER_CAMERAS],
-                                                    fitted[kind]))  # fmt: skip
-    assert width(new) / width(old) == pytest.approx(other / own, rel=1e-3)
-    assert new.attrs["interval"] == "90 %, calibrated on 3 scenes behind 4 other cameras"
+    assert width(new) / width(old) == pytest.approx(1.4, rel=1e-3)
+    assert new.attrs["interval"].endswith("of 3 scenes, among them 4 other cameras")
     assert "behind the training's camera, not this one" in old.attrs["interval"]
     assert any("`prismask calibrate`" in text for text in old.attrs["findings"])
     assert not any("`prismask calibrate`" in text for text in new.attrs["findings"])
 
 
 @pytest.mark.filterwarnings("ignore:the network was trained at:prismask.errors.PrismaskWarning")
-def test_a_camera_beyond_those_it_was_fitted_behind_is_told(
-    network: Reconstructor, fitted: dict[str, Any]
-) -> None:
-    cube = cube_of(told(network, fitted), CASSI.from_step(BANDS, 1.0))
-    assert cube.attrs["interval"].endswith(
-        "behind 4 other cameras, none with such a dispersion mismatch"
-    )
+def test_a_camera_beyond_those_it_was_fitted_behind_is_told(two: Reconstructor) -> None:
+    cube = cube_of(two, CASSI.from_step(BANDS, 1.0))
+    assert cube.attrs["interval"].endswith("4 other cameras, none with such a dispersion mismatch")
 
 
-def test_the_training_s_camera_keeps_its_interval(
-    network: Reconstructor, fitted: dict[str, Any]
-) -> None:
+def test_the_training_s_camera_keeps_its_interval(one: Reconstructor, two: Reconstructor) -> None:
     """Also where an alignment has found the spectrum a percent wider than it was calibrated."""
     wider = MaskPose(0, 0, 0, 0, 0, 0, 0.01 * CAMERA.offsets[-1])
     mask = Mask(fabricate_mask(SIZE, seeded(5)).numpy())
@@ -219,16 +136,14 @@ def test_the_training_s_camera_keeps_its_interval(
     aligned = Cube(np.zeros((BANDS, 2, 2), np.float32), attrs=attrs)
     given: dict[str, Any]
     for given in ({}, {"pose": aligned}):
-        new, old = (cube_of(model, **given) for model in (told(network, fitted), network))
+        new, old = (cube_of(model, **given) for model in (two, one))
         np.testing.assert_array_equal(new.upper, old.upper)
-        assert new.attrs["interval"] == old.attrs["interval"] == "90 %, calibrated on 4 scenes"
+        said = "90 %, calibrated on 9 snapshots of 3 scenes"
+        assert new.attrs["interval"] == old.attrs["interval"] == said
 
 
-def test_what_cannot_be_fitted(network: Reconstructor) -> None:
-    engine = engine_of(network)
-    at = np.linspace(450.0, 650.0, BANDS).tolist()
-    with pytest.raises(ConfigError, match="two are needed"):
-        calibrate_cameras(engine, scenes(range(2)), at, 1)
-    bare = engine_of(told(network, {}))
-    with pytest.raises(ConfigError, match="no interval"):
-        calibrate_cameras(bare, scenes(range(2)), at, 2)
+def test_of_several_classes_the_widest_counts() -> None:
+    interval = even_interval(0.05, {OTHER_CAMERAS: 1.4, INCONSISTENT_MASKS: 1.7})
+    for names in ([OTHER_CAMERAS, INCONSISTENT_MASKS], [INCONSISTENT_MASKS, OTHER_CAMERAS]):
+        assert interval.for_classes(names).quantiles[0.9] == 1.7
+    assert interval.for_classes([]).quantiles == interval.quantiles

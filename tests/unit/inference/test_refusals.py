@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from calibrated_network import interval_record
 
 from prismask.errors import ConfigError, ValuesError
 from prismask.inference import reconstruct as single
-from prismask.inference.engine.frame import Engine
-from prismask.inference.intervals.fit import calibrate
 from prismask.inference.methods import registry as choice
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction, reconstruct
@@ -44,23 +43,20 @@ def shot(mask: Mask) -> Measurement:
 
 
 def _network(
-    posterior: str = "fixed", ensemble: int = 1, samples: int | None = None
+    posterior: str = "fixed", ensemble: int = 1, calibrated: bool = False
 ) -> Reconstructor:
-    """An untrained network; `samples`: of its calibration, None for none."""
+    """An untrained network."""
     model = create_model("srn", bands=BANDS, mask_posterior=posterior, seed=3, width=8, blocks=1)
     model.record |= {"name": "untrained", "step_px": 2.0, "mirror_ensemble": ensemble}
-    if samples is not None:
-        draw = torch.Generator().manual_seed(0)
-        scenes, masks = (torch.rand(n, c, 24, 24, generator=draw) for n, c in ((3, BANDS), (2, 1)))
-        engine = Engine(model.eval(), torch.device("cpu"))
-        model.record["interval"] = calibrate(engine, scenes, masks, CAMERA, samples=samples)
+    if calibrated:
+        model.record["interval"] = interval_record(mirrored=ensemble > 1)
     return model.eval()
 
 
 @pytest.fixture
 def best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reconstructor:
     """Weights that ship, and are the default."""
-    model = _network(samples=0)
+    model = _network(calibrated=True)
     record = {**model.record, "name": "best", "default": True}
     save_weights(model, tmp_path / "best.safetensors", record)
     monkeypatch.setattr(choice, "defaults", lambda: weights.defaults(tmp_path))
@@ -108,7 +104,7 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("idle")
 def test_a_level_that_is_not_stored_is_refused_first(shot: Measurement, mask: Mask) -> None:
-    model = _network(samples=2)
+    model = _network(calibrated=True)
     for samples in (0, 2):
         with pytest.raises(ConfigError, match="no interval of 85 % is stored; there are 50 %"):
             reconstruct(shot, mask, model=model, level=0.85, samples=samples, adapt=5)
@@ -121,31 +117,27 @@ def test_a_level_that_is_not_stored_is_refused_first(shot: Measurement, mask: Ma
 
 @pytest.mark.usefixtures("idle")
 def test_an_interval_for_a_mirror_ensemble(shot: Measurement, mask: Mask) -> None:
-    model = _network(ensemble=2, samples=0)
+    model = _network(ensemble=2, calibrated=True)
     Reconstruction(Options(), model)
     model.record["mirror_ensemble"] = 1
-    with pytest.raises(
-        ConfigError, match=r"needs disagreement.*mirror ensemble.*or calibrate again"
-    ):
+    with pytest.raises(ConfigError, match=r"fitted to a mirror ensemble.*calibrate again"):
         reconstruct(shot, mask, model=model)
 
 
-def test_an_interval_of_single_passes_says_so_beside_samples(shot: Measurement, mask: Mask) -> None:
-    def said(calibrated: int, samples: int) -> bool:
-        model = _network(samples=calibrated)
-        cube = reconstruct(shot, mask, model=model, samples=samples)
-        assert "90 %, calibrated on 3 scenes" in cube.attrs["interval"]
-        return "fitted to single passes" in cube.attrs["interval"]
-
-    assert said(calibrated=0, samples=2)
-    assert not said(calibrated=0, samples=0)
-    assert not said(calibrated=2, samples=2)
+def test_an_interval_says_that_it_is_of_single_passes(shot: Measurement, mask: Mask) -> None:
+    for samples in (0, 2):
+        cube = reconstruct(shot, mask, model=_network(calibrated=True), samples=samples)
+        assert "90 %, calibrated on 9 snapshots of 3 scenes" in cube.attrs["interval"]
+        assert ("fitted to single passes" in cube.attrs["interval"]) == (samples > 0)
 
 
-def test_a_record_speaks_of_samples_only_where_there_are_some() -> None:
-    assert _network(samples=2).record["interval"]["samples"] == 2
-    for none in (_network(samples=0), _network("none", samples=2)):
-        assert set(none.record["interval"]) == {"single"}
+def test_an_interval_of_an_older_kind_is_left_out_and_told(shot: Measurement, mask: Mask) -> None:
+    model = _network()
+    model.record["interval"] = {"single": {"quantiles": {"0.9": 1.0}}}
+    cube = reconstruct(shot, mask, model=model)
+    assert cube.upper is None
+    assert "interval" not in cube.attrs
+    assert any("there are no error bars" in text for text in cube.attrs["findings"])
 
 
 # --- masks and numbers ---------------------------------------------------------------------------

@@ -8,18 +8,21 @@ from __future__ import annotations
 import math
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from prismask.apps.cli.terminal import reporter, say
+from prismask.checks import two_digits
 from prismask.errors import ConfigError
 from prismask.scenes.defaults import SIZE
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from prismask.inference.intervals.rows import Rows
     from prismask.inference.intervals.snapshots import Plan, Studio
     from prismask.inference.intervals.trust import TrustRule
     from prismask.models.network import Reconstructor
@@ -28,6 +31,8 @@ SNAPSHOTS = 192
 """Snapshots that an interval is fitted on, unless people say otherwise."""
 ROWS = 96
 """Lines of each: rows never mix in the camera, and they are what a network's time goes with."""
+TRAINING_SNAPSHOTS = 100
+"""Snapshots of scenes that the network learned from, from which the regressor learns besides."""
 CAMERAS = 24
 """Other cameras that are drawn."""
 
@@ -39,6 +44,7 @@ def calibrate(
     out: Annotated[Path, Parameter(name=["--out", "-o"])],
     data: Path | None = None,
     snapshots: int = SNAPSHOTS,
+    training_snapshots: int = TRAINING_SNAPSHOTS,
     rows: int = ROWS,
     size: int = SIZE,
     minutes: float | None = None,
@@ -53,9 +59,10 @@ def calibrate(
 ) -> None:
     """Fit the interval and the rule of trust of trained weights, and store both with them.
 
-    Validation scenes are photographed as they are, under lamps, with lines and narrow bands planted
-    into their spectra, with noise, through wrong masks and by other cameras; a small regressor
-    learns how wide error bars have to be, and each scene is judged by one that has not seen it.
+    Validation and training scenes are photographed as they are, under lamps, with lines and narrow
+    bands planted into their spectra, with noise, through wrong masks and by other cameras; a small
+    regressor learns how wide error bars have to be. Each validation scene, from which the network
+    did not learn, is judged by a regressor that has not seen it either.
     What was found by scene, quarter of the intensities, band and condition is printed and stored.
 
     Parameters
@@ -65,10 +72,13 @@ def calibrate(
     out
         The weights file to write: the same tensors, with the interval in the record.
     data
-        Folder with the scenes and splits.json; only its validation scenes are used. [default:
+        Folder with the scenes and splits.json; its test scenes are not used. [default:
         PRISMASK_DATA, or ../shared/data]
     snapshots
-        How many snapshots; scenes take turns.
+        How many snapshots of validation scenes; scenes take turns.
+    training_snapshots
+        How many of training scenes, from which the regressor learns besides; nothing is judged by
+        them. 0: none.
     rows
         Lines of each snapshot across the dispersion.
     size
@@ -106,6 +116,8 @@ def calibrate(
     from prismask.models.weights import find_weights, load_model
     from prismask.scenes.atomic import check_output, refuse_read
 
+    if training_snapshots < 0:
+        raise ConfigError(f"--training-snapshots is {training_snapshots}; it is 0 or more.")
     if snapshots < 2:
         raise ConfigError(f"--snapshots is {snapshots}; at least 2 are needed, better 100.")
     if minutes is not None and not 0 < minutes < math.inf:
@@ -117,20 +129,32 @@ def calibrate(
     if mirror_ensemble is not None:
         model.record[KEY] = ensemble_size({KEY: mirror_ensemble})
         model.record.pop(OLD_KEY, None)
-    studio, about = studio_for(data, model.record, plan, CAMERAS if other else 0)
+    cameras = CAMERAS if other else 0
+    studio, about = studio_for(data, model.record, plan, cameras)
     method = network_method(model, choose_device(device), Options())
-    kept = folder_for(cache or out.with_name(f"{out.name}.calibrating"), method, studio)
+    parent = cache or out.with_name(f"{out.name}.calibrating")
     with reporter() as report:
-        seconds = None if minutes is None else 60 * minutes
-        bar = report("reconstructing")
-        found = collect(method, studio, snapshots, kept, seconds=seconds, progress=bar)
-        record, fitted, trust = fit_record(found, studio, about=about, progress=report("fitting"))
+
+        def rows_of(which: Studio, count: int) -> list[Rows]:
+            # Both share the time, as they share the work.
+            total = snapshots + training_snapshots
+            seconds = None if minutes is None else 60 * minutes * count / total
+            kept, bar = folder_for(parent, method, which), report("reconstructing")
+            return collect(method, which, count, kept, seconds=seconds, progress=bar)
+
+        found, seen = rows_of(studio, snapshots), []
+        if training_snapshots:
+            learned, _ = studio_for(data, model.record, plan, cameras, group="train")
+            seen = rows_of(learned, training_snapshots)
+        record, fitted, trust = fit_record(
+            found, studio, seen=seen, about=about, progress=report("fitting")
+        )
     model.record["interval"] = record
     _write(model, weights, out, overwrite)
     for line in found_lines(fitted.scores["0.9"], trust, len(found)):
         say(line)
     if cache is None:
-        shutil.rmtree(kept.parent)
+        shutil.rmtree(parent)
     say(f"{out}")
 
 
@@ -155,7 +179,8 @@ def found_lines(scores: Mapping[str, Any], trust: TrustRule, snapshots: int) -> 
         f"{_percent(said['worst_scene'])}, worst quarter of a scene's intensities "
         f"{_percent(said['worst_quarter'])}, worst fourteenth of its spectrum "
         f"{_percent(said['worst_band'])}, worst tenth of the snapshots below "
-        f"{_percent(said['worst_tenth'])}",
+        f"{_percent(said['worst_tenth'])}; {two_digits(100 * said['width'])} % of the brightness "
+        "wide",
     ]
     for title, found in (
         ("by scene", scores["scenes"]),
@@ -188,20 +213,26 @@ def _percent(share: float) -> str:
 
 CAMERA_SEED = 977_201
 """Seed of the other cameras; neither training nor testing draws from it."""
+TRAINING_SEED = 7
+"""Added to the seed of a plan for snapshots of training scenes."""
 
 
 def studio_for(
-    data: Path | None, record: dict[str, Any], plan: Plan, cameras: int
+    data: Path | None, record: dict[str, Any], plan: Plan, cameras: int, group: str = "validation"
 ) -> tuple[Studio, dict[str, Any]]:
-    """Scenes from which the network itself did not learn (its mask posterior may have), the region
-    that its training masks came from, other cameras; and what they are, for the record."""
-    from prismask.inference.intervals.other_cameras import draw_cameras
-    from prismask.inference.intervals.snapshots import HELD_OUT, Studio
+    """Scenes of a group, the region that the training masks came from, other cameras; and what they
+    are, for the record.
+
+    From those of `validation` the network itself did not learn (its mask posterior may have).
+    """
+    from prismask.inference.intervals.snapshots import HELD_OUT, Studio, draw_cameras
     from prismask.models.weights import trained_camera, trained_variation
     from prismask.scenes.datasets import data_folder, load_scenes
 
     folder = data_folder(data)
-    scenes = load_scenes(folder, "validation", wavelengths=record.get("wavelengths_nm"))
+    scenes = load_scenes(folder, group, wavelengths=record.get("wavelengths_nm"))
+    if group != "validation":
+        plan = replace(plan, seed=plan.seed + TRAINING_SEED)
     own, region = trained_camera(record), _training_region(folder, record)
     others = draw_cameras(own, cameras, CAMERA_SEED, trained_variation(record)) if cameras else []
     about = {

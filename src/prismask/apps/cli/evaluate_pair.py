@@ -112,7 +112,7 @@ def _interval_rows(estimate: Cube, truth: Cube) -> list[dict[str, Any]]:
         return []
     import torch
 
-    from prismask.inference.intervals.model import coverage
+    from prismask.inference.intervals.learned import coverage
 
     share = coverage(*(torch.tensor(v) for v in (truth.values, estimate.lower, estimate.upper)))
     which = estimate.attrs.get("interval", "its coverage is not noted")

@@ -70,7 +70,7 @@ def _shipped() -> list[dict[str, Any]]:
     return [_facts(one) for one in shipped()]
 
 
-INTERVALS = ("single", "sampled", "learned")
+INTERVALS = ("learned",)
 """Kinds of interval that a record may have."""
 
 

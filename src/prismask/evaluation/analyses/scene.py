@@ -29,7 +29,7 @@ would make any two matrices look closer.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,11 +51,8 @@ from prismask.evaluation.protocol.conditions import Situation, photograph
 from prismask.evaluation.protocol.splits import Group
 from prismask.evaluation.run.trials import Ready, Workload, exact_convolutions
 from prismask.inference.inspection import prepare
-from prismask.inference.intervals.learned import LearnedInterval
-from prismask.inference.intervals.model import Interval, cube_features
 from prismask.inference.intervals.wording import classes_of
 from prismask.inference.methods.protocol import check_cubes
-from prismask.inference.options import DEFAULTS
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seed_of, seeded
 
@@ -63,7 +60,6 @@ SOURCES: dict[str, str] = {
     "masks": "spread over masks",
     "samples": "spread over posterior samples",
     "interval": "calibrated interval",
-    "interval_sampled": "calibrated interval with samples",
 }
 """Where an error bar can come from."""
 SCALE_LEVEL = 0.9
@@ -132,8 +128,7 @@ def analyse_scene(
             over_samples = spread_over_samples(shown, samples, generator)
         _check(scene, over_masks, over_samples, calibrations)
         if shown is not None:
-            _check_intervals(scene, shown, over_samples, calibrations)
-            _check_learned(scene, shown, measurement, first_mask, camera, calibrations)
+            _check_interval(scene, shown, measurement, first_mask, camera, calibrations)
     return _result(scene, over_masks, over_samples)
 
 
@@ -156,42 +151,7 @@ def _check(
         calibrations["samples"].add(scene.name, error, over_samples.std)
 
 
-def _check_intervals(
-    scene: Scene,
-    shown: Shown,
-    over_samples: Spread | None,
-    calibrations: Mapping[str, Calibration],
-) -> None:
-    """Calibrated intervals, where the weights carry them and their spreads are known.
-
-    Intervals are in the network's units and bands, so they are made there and read back.
-    """
-    found: list[tuple[str, str, Tensor, dict[str, Tensor | None]]] = []
-    if stored_interval(shown.method.record, "single") is not None:
-        estimate, apart = shown.single()
-        found.append(("single", "interval", estimate, {"disagreement": apart}))
-    if over_samples is not None and over_samples.shown is not None:
-        spreads = {"std": over_samples.shown.std, "disagreement": over_samples.shown.disagreement}
-        found.append(("sampled", "interval_sampled", over_samples.shown.mean, spreads))
-    for kind, source, estimate, spreads in found:
-        interval = stored_interval(shown.method.record, kind)
-        known = {name: spread for name, spread in spreads.items() if spread is not None}
-        if interval is None or not interval.spreads <= set(known):
-            continue
-        interval = interval.for_classes(classes_of(shown.view.adapter, None))
-        seen = shown.view
-        std, widths = interval_widths(
-            interval, estimate, seen.signal, seen.mask, seen.camera, known
-        )
-        calibrations[source].add(
-            scene.name,
-            seen.back(estimate[None])[0] - scene.truth,
-            seen.back_distance(std[None])[0],
-            {level: seen.back_distance(width[None])[0] for level, width in widths.items()},
-        )
-
-
-def _check_learned(
+def _check_interval(
     scene: Scene,
     shown: Shown,
     measurement: Tensor,
@@ -199,12 +159,14 @@ def _check_learned(
     camera: CASSI,
     calibrations: Mapping[str, Calibration],
 ) -> None:
-    """An interval with predicted widths, which is made of the cube that people get."""
-    interval = shown.method.interval(DEFAULTS)
-    if not isinstance(interval, LearnedInterval):
+    """The interval, where the weights carry one; it is made of the cube that people get."""
+    interval = shown.method.interval()
+    if interval is None:
         return
     (snapshot,) = prepare(measurement, mask, camera).snapshots()
     evidence = shown.method.evidence(snapshot, probed=False)
+    if interval.wants_mirror_ensemble and evidence.disagreement is None:
+        return
     interval = interval.for_classes(classes_of(shown.view.adapter, None))
     error = evidence.values - scene.truth.cpu()
     widths = {}
@@ -215,36 +177,6 @@ def _check_learned(
         if level == SCALE_LEVEL:
             std = (above + below) / 2 / gaussian_factor(SCALE_LEVEL)
     calibrations["interval"].add(scene.name, error, std, widths)
-
-
-def stored_interval(record: Any, kind: str) -> Interval | None:
-    """The interval `single` or `sampled` of a weights record; None where none was fitted."""
-    stored = (record or {}).get("interval") or {}
-    return Interval.from_record(stored[kind], int(record["bands"])) if kind in stored else None
-
-
-def interval_widths(
-    interval: Interval,
-    estimate: Tensor,
-    measurement: Tensor,
-    mask: Tensor,
-    camera: CASSI,
-    spreads: Mapping[str, Tensor] | None = None,
-    levels: Sequence[float] = LEVELS,
-) -> tuple[Tensor, dict[float, Tensor]]:
-    """Half widths by level around `estimate (C, H, W)`, and a std that stands for them.
-
-    measurement: `(1, H, L)`; mask: `(1, 1|C, H, W)`; spreads: those that the interval needs.
-    The interval has no std of its own: it is not Gaussian.
-    """
-    widths = {level: torch.empty_like(estimate) for level in levels}
-    scale = torch.empty_like(estimate)
-    by_band = cube_features(estimate, measurement[0], mask, camera, spreads or {})
-    for band, features in enumerate(by_band):
-        scale[band] = interval.half_width(features, band, SCALE_LEVEL)
-        for level, width in widths.items():
-            width[band] = scale[band] * (interval.quantile(level) / interval.quantile(SCALE_LEVEL))
-    return scale / gaussian_factor(SCALE_LEVEL), widths
 
 
 def _result(scene: Scene, over_masks: Spread, over_samples: Spread | None) -> SceneResult:

@@ -102,7 +102,7 @@ class BandAdapter:
     def for_record(cls, camera: CASSI, record: dict[str, Any]) -> BandAdapter:
         """The adapter from `camera` to the network of its own bands that a record describes.
 
-        See `camera_match.as_it_is.adapter_for` for any network.
+        See `adapter_for` for any network.
         """
         trained = trained_camera(record) if "step_px" in record else None
         return cls.between(camera, int(record["bands"]), trained, trained_variation(record))

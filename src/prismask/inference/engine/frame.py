@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from prismask.inference.engine.tiling import Span, Tile, Tiling, cut, spans, strip, tiles_by_strip
-from prismask.inference.intervals.model import SPREADS
 from prismask.models.fast import FastReconstructor, Precision
 from prismask.models.inputs import network_input
 from prismask.models.network import Reconstructor, combined, run_ensemble
@@ -47,12 +46,6 @@ class FrameEstimate:
     """How far the answers of a mirror ensemble are apart (`models.network`)."""
     precision: str = "float32"
     """What the backbone computed in."""
-
-    @property
-    def spreads(self) -> dict[str, Tensor]:
-        """What there is of `intervals.SPREADS`."""
-        found = {name: getattr(self, name) for name in SPREADS}
-        return {name: spread for name, spread in found.items() if spread is not None}
 
 
 class Engine:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -94,14 +94,20 @@ def fit_record(
     rows: list[Rows],
     studio: Studio,
     *,
+    seen: Sequence[Rows] = (),
     about: Mapping[str, Any] | None = None,
     steps: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[dict[str, Any], Fitted, TrustRule]:
-    """The record `interval` of a network, and what was found on the way."""
+    """The record `interval` of a network, and what was found on the way.
+
+    seen: of scenes that the network learned from (`fit_learned`).
+    """
     facts = {"plan": asdict(studio.plan), "cameras": len(studio.others), **(about or {})}
     more: dict[str, Any] = {} if steps is None else {"steps": steps}
-    fitted = fit_learned(rows, about=facts, seed=studio.plan.seed, progress=progress, **more)
+    fitted = fit_learned(
+        rows, seen=seen, about=facts, seed=studio.plan.seed, progress=progress, **more
+    )
     trust = fit_trust(rows, fitted.widths[:, LEVELS.index(0.9)])
     record = {LEARNED: fitted.interval.to_record(), "trust": trust.to_record()}
     # Through JSON once, so that what is used now is what a file will give.

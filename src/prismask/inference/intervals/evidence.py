@@ -12,6 +12,8 @@ otherwise:
     reference           the cube of a quick solver minus this one, positive and negative part
                         apart, for an error bar has two ends; and `reference_bend`, the second
                         difference over its bands
+    far_gradient,       of a large neighbourhood: how fine it is, and how far the two cubes are
+    far_apart           apart there
     light               share of the bands that reach the sensor pixel: little at the dark ends
     noise               of the snapshot, in the units of the cube
     place               position in the spectrum, as cosines
@@ -49,15 +51,16 @@ PLACES = 3
 """Cosines over the spectrum."""
 LINES, MARGIN = 256, 24
 """Lines across the dispersion that are worked on at a time, and those beside them that are seen."""
-REFERENCE, ITERATIONS, LEAST_NOISE = "gap-tv", 60, 0.01
-"""The quick solver, its iterations, and the noise it is told at least (of the snapshot's rms)."""
+REFERENCE, ITERATIONS, INNER, LEAST_NOISE = "gap-tv", 30, 2, 0.01
+"""The quick solver, its iterations, the TV steps of each, and the noise it is told at least (of the
+snapshot's rms)."""
 LEAST_LIGHT = 0.1
 """Throughput by which a residual is divided at least; at the ends of the dispersion it is 0."""
 DISAGREEMENT = "disagreement"
 """The feature that only some estimates have."""
 VALUES = (
-    "value", "brightness", "gradient", "step", "bend", "residual", "far", "reference_above",
-    "reference_below", "reference_bend", "light", "noise",
+    "value", "brightness", "gradient", "step", "bend", "residual", "far", "far_gradient",
+    "far_apart", "reference_above", "reference_below", "reference_bend", "light", "noise",
     *(f"place_{k}" for k in range(1, PLACES + 1)), "probe", "other_camera",
 )  # fmt: skip
 """Features of every value, in the order of `Evidence.features`."""
@@ -108,12 +111,16 @@ class Evidence:
 
     @cached_property
     def reference(self) -> Tensor:
-        """The cube of a quick solver, `(C, H, W)`."""
+        """The cube of a quick solver, `(C, H, W)`: other evidence than the network's."""
+        return self.solved(iterations=ITERATIONS, inner_iterations=INNER)
+
+    def solved(self, **effort: int) -> Tensor:
+        """The cube of the solver, `(C, H, W)`, with as much effort as it takes by itself."""
 
         def part(signal: Tensor, mask: Tensor) -> Tensor:
             level = float(signal.square().mean().sqrt())
             noise = max(self.noise_std / level, LEAST_NOISE) if level > 0 else 0.0
-            solver = create_solver(REFERENCE, iterations=ITERATIONS, noise=noise)
+            solver = create_solver(REFERENCE, noise=noise, **effort)
             return solver(signal[None], mask, self.camera)[0]
 
         return self._in_strips(part, self.signal)
@@ -168,7 +175,8 @@ class Evidence:
         noise = self.noise_std / max(float(light.mean()), LEAST_LIGHT)
         bent, refined = (_bend(cube) for cube in (self.values, self.reference))
         steps = _step(self.values)
-        facts = [_log(torch.tensor(value)) for value in (self._probe, float(self.other_camera))]
+        constant = (noise / self.level, self._probe, float(self.other_camera))
+        told, *facts = (_log(torch.tensor(number)) for number in constant)
         for band, values in enumerate(self.values):
             apart = self.reference[band] - values
             near = [
@@ -176,21 +184,16 @@ class Evidence:
                 apart.clamp_min(0), (-apart).clamp_min(0), refined[band].abs(),
                 *([] if self.disagreement is None else [self.disagreement[band]]),
             ]  # fmt: skip
-            (bright, gradient, step, bend, residual, above, below, refine, *spreads) = (
-                _log(plane) for plane in _average(torch.stack(near) / self.level, NEAR)
-            )
-            far = _log(_average(left[band][None] / self.level, FAR)[0])
+            pooled = _average(torch.stack(near) / self.level, NEAR)
+            further = torch.stack([left[band] / self.level, pooled[1], pooled[5] + pooled[6]])
             place = band / max(1, len(self.values) - 1)
-            constant = [
-                _log(torch.tensor(noise / self.level)),
-                *(torch.tensor(math.cos(math.pi * k * place)) for k in range(1, PLACES + 1)),
-            ]
-            planes = [
-                _log(values.abs() / self.level), bright, gradient, step, bend, residual, far,
-                above, below, refine, _log(lit[band]),
-            ]  # fmt: skip
-            even = [number.expand_as(values) for number in (*constant, *facts)]
-            yield torch.stack([*planes, *even, *spreads])
+            cosines = [math.cos(math.pi * k * place) for k in range(1, PLACES + 1)]
+            even = [told, *(torch.tensor(cosine) for cosine in cosines), *facts]
+            yield torch.cat([
+                _log((values.abs() / self.level)[None]), _log(pooled[:5]),
+                _log(_average(further, FAR)), _log(pooled[5:8]), _log(lit[band])[None],
+                torch.stack(even)[:, None, None].expand(-1, *values.shape), _log(pooled[8:]),
+            ])  # fmt: skip
 
 
 def feature_names(mirrored: bool) -> tuple[str, ...]:
@@ -222,13 +225,28 @@ def missing_light(residual: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
 
 def _smooth(cube: Tensor) -> Tensor:
     for _ in range(2):
-        cube = F.avg_pool2d(cube, SMOOTH, 1, SMOOTH // 2)
+        cube = _sums(cube, SMOOTH) / SMOOTH**2
     return cube
 
 
 def _average(planes: Tensor, side: int) -> Tensor:
-    """Mean of planes `(N, H, W)` over a window, of the pixels there are at the border."""
-    return F.avg_pool2d(planes[None], side, 1, side // 2, count_include_pad=False)[0]
+    """Mean of planes `(…, H, W)` over a window, of the pixels there are at the border."""
+    down, right = (_sums(torch.ones(n, 1), side, (-2,)) for n in planes.shape[-2:])
+    return _sums(planes, side).div_(down).div_(right[:, 0])
+
+
+def _sums(planes: Tensor, side: int, axes: tuple[int, ...] = (-2, -1)) -> Tensor:
+    """Sums over a window, with zeros beyond the border.
+
+    Shifted planes are added, along one axis and then the other: a sixth of the time of pooling.
+    """
+    for axis in axes:
+        size, half = planes.shape[axis], side // 2
+        padded = F.pad(planes, (half, half) if axis == -1 else (0, 0, half, half))
+        planes = padded.narrow(axis, 0, size).clone()
+        for shift in range(1, side):
+            planes += padded.narrow(axis, shift, size)
+    return planes
 
 
 def _gradient(plane: Tensor) -> Tensor:

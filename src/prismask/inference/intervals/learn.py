@@ -14,8 +14,14 @@ from torch import Tensor
 from prismask.errors import ConfigError
 from prismask.inference.alignment.probe import INCONSISTENT_FROM
 from prismask.inference.intervals.head import STEPS, WidthHead, fit_head
-from prismask.inference.intervals.learned import LEVELS, Factors, LearnedInterval, slack_of
-from prismask.inference.intervals.model import INCONSISTENT_MASKS, OTHER_CAMERAS
+from prismask.inference.intervals.learned import (
+    INCONSISTENT_MASKS,
+    LEVELS,
+    OTHER_CAMERAS,
+    Factors,
+    LearnedInterval,
+    slack_of,
+)
 from prismask.inference.intervals.rows import Rows
 from prismask.progress import Progress
 
@@ -27,9 +33,18 @@ WORST = 0.1
 """Share of the snapshots whose coverage is looked at."""
 QUARTERS, BANDS = 4, 14
 """Parts of the intensities and of the spectrum by which a scene is scored."""
+BRIGHT = 2.0
+"""How often a value of the brightest quarter is learned from, relative to others: networks are too
+dark there, by the most in scenes that are unlike the others."""
+CONTRASTS = (1.0, 1.05, 1.1, 1.15, 1.2)
+"""Exponents on the predicted reach that are tried: on scenes that a regressor has not seen its
+predictions are too even, too wide for easy scenes and too narrow for hard ones."""
+JUDGED = 0.9
+"""The level by which the contrast is chosen."""
 
 Values = NDArray[np.float64]
 Flags = NDArray[np.bool_]
+Numbers = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,74 +56,74 @@ class Fitted:
     """`scores_of` at every level."""
     widths: Values
     """Mean width of each snapshot's interval by level, `(snapshots, levels)`, over its brightness,
-    predicted by a regressor that had not seen its scene."""
-
-
-@dataclass(frozen=True, eq=False)
-class LeftOut:
-    """Predictions for values whose scene was left out."""
-
-    ratio: Tensor
-    """How many times its reach the error goes, by level, `(N, levels)`."""
-    width: Tensor
-    """Reach above and below together, by level, `(N, levels)`; below no further than to 0."""
-    snapshot: NDArray[np.intp]
-    """Number of the snapshot that each value belongs to, `(N,)`."""
+    predicted by a regressor and with factors that had not seen its scene."""
 
 
 def fit_learned(
     rows: Sequence[Rows],
     *,
+    seen: Sequence[Rows] = (),
     steps: int = STEPS,
     seed: int = 0,
     about: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
 ) -> Fitted:
-    """The interval of all snapshots, with the scores of those that were left out."""
+    """The interval of all snapshots, with the scores of those that were left out.
+
+    seen: snapshots of scenes that the network learned from. Its errors are smaller there, so they
+    count in no factor and in no score; but how errors go with features is much the same, and they
+    are many scenes. All of them together weigh as much as `rows` do.
+    """
     scenes = sorted({one.scene for one in rows})
     if len(scenes) < 2:
         raise ConfigError(
             f"{len(scenes)} scene: an interval needs two or more, each to be judged by the others."
         )
-    if len({one.names for one in rows}) != 1:
+    if len({one.names for one in (*rows, *seen)}) != 1:
         raise ConfigError("the snapshots have different features: they are of several networks.")
-    features = torch.from_numpy(np.concatenate([one.features for one in rows]))
-    error = torch.from_numpy(np.concatenate([one.error for one in rows]))
-    snapshot = np.repeat(np.arange(len(rows)), [len(one.error) for one in rows])
+    table = Table.of(rows)
+    known, more = _examples(rows), _examples(seen)
+    features = known[0]
+    if more:
+        more[2].mul_(known[2].sum() / more[2].sum())
     folds = min(MOST_FOLDS, len(scenes))
-    fold_of = np.array([scenes.index(one.scene) % folds for one in rows])[snapshot]
-    value = torch.from_numpy(np.concatenate([one.value for one in rows]))
-    ratio, width = torch.empty(len(error), len(LEVELS)), torch.empty(len(error), len(LEVELS))
+    fold_of = np.array([scenes.index(one.scene) % folds for one in rows])
     done = _counter(progress, (folds + 1) * steps)
+
+    def fitted(use: Flags, number: int) -> WidthHead:
+        inputs, errors, weight = (one[torch.from_numpy(use)] for one in known)
+        if more:
+            pairs = zip((inputs, errors, weight), more, strict=True)
+            inputs, errors, weight = (torch.cat(pair) for pair in pairs)
+        return fit_head(
+            inputs, errors, weight, rows[0].names, LEVELS,
+            steps=steps, seed=seed, progress=done(number * steps),
+        )  # fmt: skip
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # its layers are so small that several get in each other's way
+    reach = np.empty((2, len(LEVELS), len(features)), dtype=np.float32)
     for fold in range(folds):
-        is_here = torch.from_numpy(fold_of == fold)
-        head = fit_head(
-            features[~is_here], error[~is_here], rows[0].names, LEVELS,
-            steps=steps, seed=seed, progress=done(fold * steps),
-        )  # fmt: skip
-        ratio[is_here], width[is_here] = _judged(
-            head, features[is_here], error[is_here], value[is_here]
-        )
-    head = fit_head(
-        features, error, rows[0].names, LEVELS, steps=steps, seed=seed, progress=done(folds * steps)
-    )
+        is_here = (fold_of == fold)[table.snapshot]
+        found = fitted(~is_here, fold).reach(features[torch.from_numpy(is_here)].T)
+        reach[:, :, is_here] = torch.stack(found).numpy()
+    head = fitted(np.ones(len(features), dtype=bool), folds)
     torch.set_num_threads(threads)
-    left_out = LeftOut(ratio, width, snapshot)
-    factors = {name: _factors(rows, left_out, members) for name, members in _classes(rows).items()}
-    own = factors.pop("")
-    facts = {"snapshots": len(rows), "scenes": len(scenes), "folds": folds, **(about or {})}
-    interval = LearnedInterval(head, own.quantiles, factors, facts)
-    scores = scores_of(rows, left_out, interval)
-    widths = mean_widths(rows, left_out, interval)
-    facts |= {
-        "left_out": scores,
+    contrast, tried = _best_contrast(table, reach, fold_of)
+    left_out = LeftOut.of(table, reach, contrast, fold_of)
+    factors = left_out.factors(np.ones(len(rows), dtype=bool))
+    scores, widths = scores_of(rows, left_out), left_out.widths
+    facts = {
+        "snapshots": len(rows), "scenes": len(scenes), "folds": folds,
+        "learned_from": len({one.scene for one in seen}), **(about or {}),
+        "contrasts": tried, "left_out": scores,
         "mean_widths": {
-            f"{level:g}": _rounded(widths[:, place].mean()) for place, level in enumerate(LEVELS)
+            f"{level:g}": _rounded(mean) for level, mean in zip(LEVELS, widths.mean(0), strict=True)
         },
-    }
-    return Fitted(replace(interval, about=facts), scores, widths)
+    }  # fmt: skip
+    own = factors.pop("")
+    interval = LearnedInterval(replace(head, contrast=contrast), own.quantiles, factors, facts)
+    return Fitted(interval, scores, widths)
 
 
 def class_of(one: Rows) -> str:
@@ -118,25 +133,16 @@ def class_of(one: Rows) -> str:
     return INCONSISTENT_MASKS if one.probe_gain > INCONSISTENT_FROM else ""
 
 
-def _classes(rows: Sequence[Rows]) -> dict[str, Flags]:
-    """Which snapshots belong to each class that has enough of them."""
-    names = np.array([class_of(one) for one in rows])
-    found = {str(name): names == name for name in sorted({"", *names.tolist()})}
-    kept = {name: is_in for name, is_in in found.items() if name and is_in.sum() >= FEWEST}
-    rest = np.ones(len(rows), dtype=bool)
-    for is_in in kept.values():
-        rest &= ~is_in
-    return {"": rest if rest.any() else np.ones(len(rows), dtype=bool), **kept}
-
-
-def _judged(
-    head: WidthHead, features: Tensor, error: Tensor, value: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Errors over their reach, and widths, by level."""
-    with torch.no_grad():
-        above, below = head.reach(features)
-    ratio = torch.where(error[:, None] >= 0, error[:, None] / above, -error[:, None] / below)
-    return ratio, above + torch.minimum(below, value.clamp_min(0)[:, None])
+def _examples(rows: Sequence[Rows]) -> tuple[Tensor, ...]:
+    """Features `(N, K)`, errors and weights `(N,)` to learn from; nothing where there are none."""
+    if not rows:
+        return ()
+    quarter = np.concatenate([_quarter(one) for one in rows])
+    return (
+        torch.from_numpy(np.concatenate([one.features for one in rows])),
+        torch.from_numpy(np.concatenate([one.error for one in rows])),
+        torch.from_numpy(np.where(quarter == QUARTERS - 1, BRIGHT, 1.0)),
+    )
 
 
 def _counter(progress: Progress | None, total: int) -> Callable[[int], Progress | None]:
@@ -148,28 +154,66 @@ def _counter(progress: Progress | None, total: int) -> Callable[[int], Progress 
     return start
 
 
-def _factors(rows: Sequence[Rows], left_out: LeftOut, members: Flags) -> Factors:
-    """Factors by level for the snapshots of one class."""
-    numbers = [int(number) for number in np.flatnonzero(members)]
-    plain = [~rows[number].extra for number in numbers]
-    scenes = sorted({rows[number].scene for number in numbers})
-    # Parts of each scene in which a level is to hold nearly: quarters of intensities, and bands.
-    parts = np.concatenate([
-        scenes.index(rows[number].scene) * (QUARTERS + BANDS) + part[:, use]
-        for number, use in zip(numbers, plain, strict=True)
-        for part in [np.stack([_quarter(rows[number]), QUARTERS + _band(rows[number])])]
-    ], 1)  # fmt: skip
-    here = [left_out.snapshot == number for number in numbers]
-    snapshot = np.repeat(numbers, [int(use.sum()) for use in plain])
-    quantiles = {}
-    for place, level in enumerate(LEVELS):
-        of_level = left_out.ratio[:, place].numpy()
-        ratio = np.concatenate([of_level[at][use] for at, use in zip(here, plain, strict=True)])
-        quantiles[level] = round(scene_factor(ratio, snapshot, level, parts), 5)
-    return Factors(quantiles, {"snapshots": len(numbers), "scenes": len(scenes)})
+# --- the conformal step ---------------------------------------------------------------------------
 
 
-def _quarter(one: Rows) -> NDArray[np.int64]:
+@dataclass(frozen=True, eq=False)
+class Table:
+    """The values of all snapshots one after the other, and what each belongs to."""
+
+    error: NDArray[np.float32]
+    value: NDArray[np.float32]
+    snapshot: Numbers
+    quarter: Numbers
+    """Quarter of the true intensities; `QUARTERS` for values that are there for a structure."""
+    band: Numbers
+    """Part of the spectrum."""
+    plain: Flags
+    """Whether a value counts in all scores, not at a structure alone."""
+    scene: Numbers
+    """Number of each snapshot's scene, `(snapshots,)`."""
+    kind: NDArray[np.str_]
+    """Class of each snapshot, empty where the class has too few for factors of its own."""
+
+    @classmethod
+    def of(cls, rows: Sequence[Rows]) -> Table:
+        """Put together the values of `rows`."""
+        kind = np.array([class_of(one) for one in rows])
+        for name in np.unique(kind):
+            if (kind == name).sum() < FEWEST:
+                kind[kind == name] = ""
+        return cls(
+            np.concatenate([one.error for one in rows]),
+            np.concatenate([one.value for one in rows]),
+            np.repeat(np.arange(len(rows)), [len(one.error) for one in rows]),
+            np.concatenate([_quarter(one) for one in rows]),
+            np.concatenate([(one.place * BANDS).astype(int) for one in rows]).clip(0, BANDS - 1),
+            ~np.concatenate([one.extra for one in rows]),
+            np.unique([one.scene for one in rows], return_inverse=True)[1],
+            kind,
+        )
+
+    def shares(self, inside: Flags, of: NDArray[Any] | None = None, parts: int = 1) -> Values:
+        """Mean of `inside` by snapshot and part `of` it, `(snapshots, parts)`; NaN: no such."""
+        return self.means(inside, self.plain, of, parts)
+
+    def means(
+        self, values: NDArray[Any], use: Flags, of: NDArray[Any] | None = None, parts: int = 1
+    ) -> Values:
+        """Mean of the `values` in `use` by snapshot and part `of` it, `(snapshots, parts)`."""
+        place = (self.snapshot * parts + (0 if of is None else of))[use]
+        count = len(self.scene) * parts
+        with np.errstate(invalid="ignore"):
+            mean = np.bincount(place, values[use], count) / np.bincount(place, minlength=count)
+        return np.asarray(mean).reshape(-1, parts)
+
+    def by_scene(self, shares: Values) -> Values:
+        """Mean over the snapshots of every scene, `(scenes, parts)`; NaN where there is none."""
+        found = [shares[self.scene == one] for one in np.unique(self.scene)]
+        return np.array([[_mean(column) for column in of.T] for of in found])
+
+
+def _quarter(one: Rows) -> Numbers:
     """Which quarter of the true intensities each value belongs to.
 
     By rank, for much of a scene may be equally dark; values at a structure are in none.
@@ -180,9 +224,65 @@ def _quarter(one: Rows) -> NDArray[np.int64]:
     return quarter
 
 
-def _band(one: Rows) -> NDArray[np.int64]:
-    """Which part of the spectrum each value belongs to."""
-    return np.minimum((one.place * BANDS).astype(np.int64), BANDS - 1)
+@dataclass(frozen=True, eq=False)
+class LeftOut:
+    """What was predicted for scenes that were left out."""
+
+    table: Table
+    ratio: NDArray[np.float32]
+    """How many times its reach each error goes, by level, `(levels, N)`."""
+    inside: Flags
+    """Whether each value lies inside, by level, `(levels, N)`."""
+    widths: Values
+    """Mean width by snapshot and level, `(snapshots, levels)`."""
+
+    @classmethod
+    def of(
+        cls,
+        table: Table,
+        reach: NDArray[np.float32],
+        contrast: float,
+        fold: Numbers,
+        levels: Sequence[float] = LEVELS,
+    ) -> LeftOut:
+        """With the factors that the other folds of scenes ask for.
+
+        reach: above and below as predicted, `(2, levels, N)`; fold: of each snapshot.
+        """
+        above, below = reach**contrast
+        ratio = np.where(table.error >= 0, table.error / above, -table.error / below)
+        made = cls(table, ratio, np.zeros(ratio.shape, dtype=bool), np.zeros((0, 0)))
+        of_snapshot = np.empty((len(levels), len(fold)), dtype=np.float32)
+        for one in np.unique(fold):
+            known = made.factors(fold != one, levels)
+            for number in np.flatnonzero(fold == one):
+                quantiles = known.get(str(table.kind[number]), known[""]).quantiles
+                of_snapshot[:, number] = [quantiles[level] for level in levels]
+        factor = of_snapshot[:, table.snapshot]
+        low = np.minimum(factor * below, table.value.clip(0))
+        widths = [table.means(wide, table.plain)[:, 0] for wide in factor * above + low]
+        return replace(made, inside=ratio <= factor, widths=np.stack(widths, 1))
+
+    def factors(self, use: Flags, levels: Sequence[float] = LEVELS) -> dict[str, Factors]:
+        """Factors of each class that the snapshots in `use` ask for; that of no class is ""."""
+        table, found = self.table, {}
+        kinds = {"", *np.unique(table.kind[use]).tolist()}
+        for kind in sorted(kinds):
+            members = use & (table.kind == kind)
+            members = members if members.any() else use
+            here = members[table.snapshot] & table.plain
+            snapshot = table.snapshot[here]
+            # Parts of each scene in which a level is to hold nearly.
+            parts = table.scene[snapshot] * (QUARTERS + BANDS) + np.stack(
+                [table.quarter[here], QUARTERS + table.band[here]]
+            )
+            quantiles = {
+                level: round(scene_factor(self.ratio[place, here], snapshot, level, parts), 5)
+                for place, level in enumerate(levels)
+            }
+            scenes = len(np.unique(table.scene[members]))
+            found[kind] = Factors(quantiles, {"snapshots": int(members.sum()), "scenes": scenes})
+        return found
 
 
 def scene_factor(
@@ -219,86 +319,78 @@ def _quantile(values: NDArray[np.floating], level: float) -> float:
     return float(np.partition(values, rank - 1)[rank - 1])
 
 
-# --- scores --------------------------------------------------------------------------------------
+def _best_contrast(
+    table: Table, reach: NDArray[np.float32], fold: Numbers
+) -> tuple[float, dict[str, Any]]:
+    """The contrast that leaves the worst parts of scenes least short, and what each gave.
+
+    Among those that leave none short, the narrowest.
+    """
+    place = [LEVELS.index(JUDGED)]
+    least, tried = slack_of(JUDGED)[0], {}
+    for contrast in CONTRASTS:
+        found = LeftOut.of(table, reach[:, place], contrast, fold, [JUDGED])
+        inside = found.inside[0]
+        parts = ((None, 1), (table.quarter, QUARTERS), (table.band, BANDS))
+        worst = [float(np.nanmin(table.by_scene(table.shares(inside, *part)))) for part in parts]
+        tried[contrast] = min(least, *worst), -float(found.widths.mean())
+    said = {
+        f"{contrast:g}": {"worst": _rounded(worst), "width": _rounded(-width)}
+        for contrast, (worst, width) in tried.items()
+    }
+    return max(tried, key=lambda one: tried[one]), said
 
 
-def scores_of(rows: Sequence[Rows], left_out: LeftOut, interval: LearnedInterval) -> dict[str, Any]:
+# --- scores ---------------------------------------------------------------------------------------
+
+
+def scores_of(rows: Sequence[Rows], left_out: LeftOut) -> dict[str, Any]:
     """Coverage of what was left out by scene, quarter, band, condition and light, at every level.
 
     Every snapshot counts alike.
     """
-    return {
-        f"{level:g}": _scores_at(rows, left_out, interval, place)
-        for place, level in enumerate(LEVELS)
+    return {f"{level:g}": _scores_at(rows, left_out, place) for place, level in enumerate(LEVELS)}
+
+
+def _scores_at(rows: Sequence[Rows], left_out: LeftOut, place: int) -> dict[str, Any]:
+    table, inside = left_out.table, left_out.inside[place]
+    shares = table.shares(inside)[:, 0]
+    names = {
+        "scenes": [one.scene for one in rows],
+        "conditions": [one.condition for one in rows],
+        "lights": [one.light for one in rows],
+        "noise": [_noise_heading(one.noise_std) for one in rows],
     }
-
-
-def mean_widths(rows: Sequence[Rows], left_out: LeftOut, interval: LearnedInterval) -> Values:
-    """Mean width of each snapshot's interval by level, `(snapshots, levels)`."""
-    found = []
-    for number, one in enumerate(rows):
-        known = interval.for_classes([class_of(one)])
-        factors = np.array([known.quantiles[level] for level in LEVELS])
-        here = left_out.width[torch.from_numpy(left_out.snapshot == number)]
-        found.append(factors * here.numpy()[~one.extra].mean(0))
-    return np.array(found)
-
-
-def _scores_at(
-    rows: Sequence[Rows], left_out: LeftOut, interval: LearnedInterval, place: int
-) -> dict[str, Any]:
-    level = LEVELS[place]
-    inside_of, quarters_of, bands_of, structure = [], [], [], []
-    for number, one in enumerate(rows):
-        here = left_out.snapshot == number
-        known = interval.for_classes([class_of(one)])
-        factor = known.quantiles[level]
-        inside = left_out.ratio[:, place].numpy()[here] <= factor
-        plain = ~one.extra
-        inside_of.append(float(inside[plain].mean()))
-        structure.append(float(inside[one.extra].mean()) if one.extra.any() else np.nan)
-        quarter, band = _quarter(one), _band(one)
-        quarters_of.append([_mean(inside[plain & (quarter == q)]) for q in range(QUARTERS)])
-        bands_of.append([_mean(inside[plain & (band == b)]) for b in range(BANDS)])
-    names = np.array([one.scene for one in rows])
-    grouped = {
-        "scenes": names,
-        "conditions": np.array([one.condition for one in rows]),
-        "lights": np.array([one.light for one in rows]),
-        "noise": np.array([_noise_heading(one.noise_std) for one in rows]),
+    found: dict[str, Any] = {heading: _by_name(shares, of) for heading, of in names.items()}
+    quarters = table.by_scene(table.shares(inside, table.quarter, QUARTERS))
+    bands = table.by_scene(table.shares(inside, table.band, BANDS))
+    found["quarters"] = {
+        name: [_rounded(share) for share in four if not np.isnan(share)]
+        for name, four in zip(found["scenes"], quarters, strict=True)
     }
-    found: dict[str, Any] = {
-        heading: {
-            str(name): _rounded(_mean(np.array(inside_of)[of == name])) for name in np.unique(of)
-        }
-        for heading, of in grouped.items()
-    }
-    by_scene = {str(name): names == name for name in np.unique(names)}
-    found["quarters"] = {name: _columns(np.array(quarters_of)[of]) for name, of in by_scene.items()}
     found["worst_bands"] = {
-        name: min(_columns(np.array(bands_of)[of])) for name, of in by_scene.items()
+        name: _rounded(np.nanmin(of)) for name, of in zip(found["scenes"], bands, strict=True)
     }
-    lights = grouped["lights"]
-    found["structures"] = {
-        str(light): _rounded(_mean(np.array(structure)[lights == light]))
-        for light in np.unique(lights)
-        if light != "smooth"
-    }
-    widths = mean_widths(rows, left_out, interval)[:, place]
-    found["widths"] = {
-        str(name): _rounded(_mean(widths[grouped["conditions"] == name]))
-        for name in np.unique(grouped["conditions"])
-    }
+    structure = _by_name(table.means(inside, ~table.plain)[:, 0], names["lights"])
+    found["structures"] = {name: share for name, share in structure.items() if share == share}
+    found["widths"] = _by_name(left_out.widths[:, place], names["conditions"])
     found["summary"] = {
         "mean": _rounded(_mean(np.array(list(found["scenes"].values())))),
         "worst_scene": min(found["scenes"].values()),
         "worst_quarter": min(min(four) for four in found["quarters"].values()),
         "worst_band": min(found["worst_bands"].values()),
         "structures": min(found["structures"].values(), default=None),
-        "worst_tenth": _rounded(float(np.quantile(inside_of, WORST))),
-        "worst_snapshot": _rounded(min(inside_of)),
+        "worst_tenth": _rounded(float(np.quantile(shares, WORST))),
+        "worst_snapshot": _rounded(shares.min()),
+        "width": _rounded(left_out.widths[:, place].mean()),
     }
     return found
+
+
+def _by_name(values: Values, names: Sequence[str]) -> dict[str, float]:
+    """Mean of the snapshots that bear each name."""
+    of = np.array(names)
+    return {str(name): _rounded(_mean(values[of == name])) for name in np.unique(of)}
 
 
 def _noise_heading(noise_std: float) -> str:
@@ -308,14 +400,8 @@ def _noise_heading(noise_std: float) -> str:
 
 
 def _mean(values: NDArray[Any]) -> float:
-    known = values[~np.isnan(values)] if values.dtype.kind == "f" else values
+    known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else float("nan")
-
-
-def _columns(shares: Values) -> list[float]:
-    """Mean of each column that has anything: a camera may have fewer bands than parts."""
-    means = [_mean(column) for column in shares.T]
-    return [_rounded(mean) for mean in means if not np.isnan(mean)]
 
 
 def _rounded(value: float) -> float:

@@ -9,9 +9,11 @@ that it has not seen the factor q is read off by which its reaches have to be mu
 
 conformalised quantile regression (Romano et al., 2019) with a factor instead of a summand. q is not
 the quantile of all values together: it is raised until also the worst tenth of the snapshots that
-were left out holds nearly the level (`slack_of`), as far as the mean stays near it. The regressor
-that is stored has seen all scenes. Cameras that are not the training's, and masks that their
-snapshot contradicts, are classes with factors of their own (Mondrian).
+were left out holds nearly the level (`slack_of`), and every quarter of the intensities and part of
+the spectrum of every scene, as far as the mean stays near it. Before that reaches are raised to a
+power a little above 1 (`contrast`): what a regressor says of scenes that it has not seen is too
+even. The regressor that is stored has seen all scenes. Cameras that are not the training's, and
+masks that their snapshot contradicts, are classes with factors of their own (Mondrian).
 
 What this promises: over scenes, lights, noise, masks and cameras like those of the fit
 (`intervals.snapshots`) the level holds on average, and nearly for each of the worst tenth of the
@@ -33,12 +35,14 @@ from prismask.errors import ConfigError, PrismaskError, WeightsError
 from prismask.inference.intervals.evidence import DISAGREEMENT, Evidence, feature_names
 from prismask.inference.intervals.head import WidthHead
 
-VERSION = 2
-"""Of the record; that of `intervals.model`, which has none, is the first."""
+VERSION = 3
+"""Of the record; those before it had other features or another form."""
+OTHER_CAMERAS, INCONSISTENT_MASKS = "other_cameras", "inconsistent_masks"
+"""Classes of snapshots that have factors of their own."""
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Coverages that are fitted."""
-CHUNK = 1 << 18
-"""Values whose reach is computed at a time."""
+CHUNK = 1 << 16
+"""Values whose reach is computed at a time: what they pass through stays in the cache."""
 
 
 def slack_of(level: float) -> tuple[float, float]:
@@ -79,15 +83,21 @@ class LearnedInterval:
         widest = {level: max(of[level] for of in known) for level in self.quantiles}
         return replace(self, quantiles=widest)
 
-    def check(self, level: float, spreads: Collection[str]) -> None:
-        """Raise `ConfigError` unless `level` was fitted and no other spread is needed."""
+    def check(self, level: float, mirrored: bool) -> None:
+        """Raise `ConfigError` unless `level` was fitted, to a mirror ensemble only where it is
+        one."""
         self.place(level)
-        if DISAGREEMENT in self.head.names and DISAGREEMENT not in spreads:
+        if self.wants_mirror_ensemble and not mirrored:
             raise ConfigError(
                 "this interval was fitted to a mirror ensemble, which the network is no more: "
                 "calibrate again (`prismask calibrate`), or set `mirror_ensemble` of its record "
                 "to 2."
             )
+
+    @property
+    def wants_mirror_ensemble(self) -> bool:
+        """Whether it looks at how far two answers are apart."""
+        return DISAGREEMENT in self.head.names
 
     def place(self, level: float) -> int:
         """Which of the fitted levels it is."""
@@ -108,15 +118,16 @@ class LearnedInterval:
         place, known = self.place(level), evidence.names
         columns = [known.index(name) for name in self.head.names]
         levels = self.head.levels[: place + 1]
-        factors = torch.tensor([self.quantiles[one] for one in levels]) * evidence.level
+        factors = torch.tensor([self.quantiles[one] for one in levels])[:, None] * evidence.level
         above, below = torch.empty_like(evidence.values), torch.empty_like(evidence.values)
         for band, features in enumerate(evidence.features()):
-            rows = features.flatten(1).T[:, columns]
-            found = [self.head.reach(part) for part in torch.split(rows, CHUNK)]
-            for side, whole in enumerate((above, below)):
-                # Never less far than at a lower level, whatever the factors are.
-                flat = [(r[side][:, : place + 1] * factors).amax(1) for r in found]
-                whole[band] = torch.cat(flat).view_as(whole[band])
+            ends = above[band].view(-1), below[band].view(-1)
+            for start in range(0, len(ends[0]), CHUNK):
+                here = slice(start, start + CHUNK)
+                found = self.head.reach(features.flatten(1)[columns, here], place + 1)
+                for reach, end in zip(found, ends, strict=True):
+                    # Never less far than at a lower level, whatever the factors are.
+                    end[here] = (reach * factors).amax(0)
         return above, below
 
     def ends(self, evidence: Evidence, level: float) -> tuple[Tensor, Tensor]:
@@ -165,6 +176,11 @@ class LearnedInterval:
                 f"the interval stored with {source} is damaged: {said}. Calibrate again "
                 "(`prismask calibrate`), or get the file anew."
             ) from error
+
+
+def coverage(truth: Tensor, lower: Tensor, upper: Tensor) -> float:
+    """Share of the true values that lie inside."""
+    return float(((truth >= lower) & (truth <= upper)).float().mean())
 
 
 def _read(quantiles: Mapping[str, Any], head: WidthHead) -> dict[float, float]:

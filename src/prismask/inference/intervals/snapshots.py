@@ -18,8 +18,9 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.intervals.faults import draw_fault
+from prismask.inference.camera_match.bands import LARGEST_MISMATCH, LEAST_STRETCH, BandAdapter
 from prismask.models.inputs import network_scale
+from prismask.models.weights import ONE_CAMERA, Variation
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.randomness import seed_of
@@ -37,6 +38,16 @@ CLEAN, LEAST_NOISE = 0.3, 1e-3
 """Share of the snapshots without noise, and the least noise of the others."""
 PLACES = 6
 """Places that are tried for a crop; the brightest is taken."""
+KINDS = 3
+SHIFTS, BLURS, SPREADS = (0.25, 1.25), (0.3, 1.0), (0.1, 0.6)
+"""Least and most of what is wrong, in pixels: how far the mask is shifted, the standard deviation
+of its blur, and how far the ends of the spectrum lie beside where they were calibrated."""
+BAND_RATIOS = (0.65, 2.0)
+"""Least and most bands, relative to the network's."""
+STEP_RATIO = 2.5
+"""Most pixels that a band at one end of the spectrum has for one pixel at the other."""
+TRIES = 1000
+"""Draws for one camera after which there seems to be none."""
 
 
 @dataclass(frozen=True)
@@ -199,3 +210,65 @@ def _in_bands(cube: Cube, camera: CASSI) -> Cube:
     if camera.bands == len(cube.values):
         return cube
     return resample(cube, np.linspace(cube.wavelengths[0], cube.wavelengths[-1], camera.bands))
+
+
+def draw_fault(number: int, generator: torch.Generator) -> MaskPose:
+    """What is wrong with a mask: of `KINDS` in turn."""
+
+    def between(least: float, most: float) -> float:
+        return least + (most - least) * float(torch.rand((), generator=generator))
+
+    kind = number % KINDS
+    if kind == 0:
+        away, angle = between(*SHIFTS), between(0, 2 * math.pi)
+        return MaskPose(down=away * math.sin(angle), right=away * math.cos(angle))
+    if kind == 1:
+        return MaskPose(blur=between(*BLURS) ** 2)
+    sign = 1 if between(-1, 1) > 0 else -1
+    return MaskPose(spread=sign * between(*SPREADS))
+
+
+def extents(variation: Variation = ONE_CAMERA) -> tuple[float, float]:
+    """Least and most pixels of the whole spectrum, relative to the training's.
+
+    Closer is left to a solver, and further is not read with longer pixels. 0.625 and 2.5 for a
+    network that knows one camera.
+    """
+    return variation.nearest_spread(0.0) / LARGEST_MISMATCH, 1 / LEAST_STRETCH
+
+
+def draw_cameras(
+    trained: CASSI, count: int, seed: int, variation: Variation = ONE_CAMERA
+) -> list[CASSI]:
+    """Cameras that are not `trained`, and that a network trained behind it may be used for.
+
+    Their spectra are spread over all `extents`, evenly in logarithms. Every other one has the
+    trained number of bands, the rest 0.65 to 2 times as many; two in four have equal steps, the
+    rest steps that grow or shrink along the spectrum, by up to 2.5 times.
+    """
+    generator = np.random.default_rng(seed)
+    return [_drawn(trained, variation, number, count, generator) for number in range(count)]
+
+
+def _drawn(
+    trained: CASSI, variation: Variation, number: int, count: int, generator: np.random.Generator
+) -> CASSI:
+    low, high = np.log(extents(variation))
+    for _ in range(TRIES):
+        spread = np.exp(low + (high - low) * (number + generator.uniform()) / count)
+        bands, uneven = trained.bands, 1.0
+        if number % 2:
+            bands = max(2, round(bands * generator.uniform(*BAND_RATIOS)))
+        if number // 2 % 2:
+            uneven = STEP_RATIO ** generator.uniform(-1, 1)
+        steps = np.geomspace(1, uneven, bands - 1)
+        extent = spread * abs(trained.offsets[-1] - trained.offsets[0])
+        offsets = (0.0, *np.cumsum(steps * extent / steps.sum()).tolist())
+        camera = CASSI(offsets, design=trained.design)
+        adapter = BandAdapter.between(camera, trained.bands, trained, variation)
+        if adapter.is_other_camera and adapter.is_within_reach:
+            return camera
+    raise ConfigError(
+        f"a network of {trained.bands} bands leaves no other camera to fit an interval for: "
+        "give --other 0."
+    )

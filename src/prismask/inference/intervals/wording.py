@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from prismask.checks import two_digits
 from prismask.inference.alignment.probe import Probe
 from prismask.inference.camera_match.bands import BandAdapter
 from prismask.inference.findings import Finding
-from prismask.inference.intervals.learned import LearnedInterval
-from prismask.inference.intervals.model import INCONSISTENT_MASKS, OTHER_CAMERAS, Interval
+from prismask.inference.intervals.learned import (
+    INCONSISTENT_MASKS,
+    OTHER_CAMERAS,
+    LearnedInterval,
+)
 from prismask.inference.options import Options
 
 
@@ -18,27 +24,8 @@ def classes_of(adapter: BandAdapter, probe: Probe | None) -> list[str]:
     return other + inconsistent
 
 
-Fitted = Interval | LearnedInterval
-
-
-def calibration_words(adapter: BandAdapter, interval: Fitted, probe: Probe | None) -> str:
+def calibration_words(adapter: BandAdapter, interval: LearnedInterval, probe: Probe | None) -> str:
     """What an interval was fitted on, and what that has to do with this snapshot."""
-    own = f"{interval.about.get('scenes')} scenes"
-    if isinstance(interval, LearnedInterval):
-        return _learned_words(adapter, interval, probe)
-    if probe is not None and probe.is_inconsistent:
-        about = interval.classes[INCONSISTENT_MASKS].about
-        return f"{about.get('scenes')} scenes whose masks were not as calibrated"
-    if not adapter.is_other_camera:
-        return own
-    if OTHER_CAMERAS not in interval.classes:
-        return f"{own} behind the training's camera, not this one"
-    about = interval.classes[OTHER_CAMERAS].about
-    text = f"{about.get('scenes')} scenes behind {about.get('cameras')} other cameras"
-    return text if adapter.is_within_reach else f"{text}, none with such a dispersion mismatch"
-
-
-def _learned_words(adapter: BandAdapter, interval: LearnedInterval, probe: Probe | None) -> str:
     about = interval.about
     text = f"{about.get('snapshots')} snapshots of {about.get('scenes')} scenes"
     if probe is not None and probe.is_inconsistent:
@@ -51,8 +38,16 @@ def _learned_words(adapter: BandAdapter, interval: LearnedInterval, probe: Probe
     return text if adapter.is_within_reach else f"{text}, none with such a dispersion mismatch"
 
 
-def interval_findings(adapter: BandAdapter, interval: Fitted | None) -> list[Finding]:
-    """A remark where the interval was not made for the camera."""
+def interval_findings(
+    adapter: BandAdapter, interval: LearnedInterval | None, stored: Mapping[str, Any] | None
+) -> list[Finding]:
+    """A remark where the interval was not made for the camera, or is of a kind that is no more."""
+    if interval is None and stored:
+        text = (
+            "there are no error bars: the interval stored with the weights is of an older kind, "
+            "which held too little. `prismask calibrate` fits a new one."
+        )
+        return [Finding("note", text)]
     if interval is None or OTHER_CAMERAS in interval.classes or not adapter.is_other_camera:
         return []
     text = (

@@ -26,7 +26,6 @@ from prismask.inference.findings import Finding
 from prismask.inference.inspection import TYPICAL_LEVEL, Snapshot, network_gain, prepare
 from prismask.inference.intervals.evidence import Evidence
 from prismask.inference.intervals.learned import LearnedInterval
-from prismask.inference.intervals.model import INCONSISTENT_MASKS, Interval, cube_features
 from prismask.inference.intervals.trust import TrustRule, Verdict
 from prismask.inference.intervals.wording import (
     calibration_words,
@@ -130,25 +129,13 @@ class NetworkMethod:
         std: Tensor = self.engine.network.model.posterior.std(as_mask_batch(mask))
         return std
 
-    def interval(self, options: Options) -> Interval | LearnedInterval | None:
-        """The interval that fits the options, if one is stored with the weights."""
+    def interval(self) -> LearnedInterval | None:
+        """The interval stored with the weights, if there is one."""
         stored = self.record.get("interval") or {}
-        if LEARNED in stored:
-            return self._learned()
-        kind = "sampled" if options.samples and "sampled" in stored else "single"
-        if kind not in stored:
+        if LEARNED not in stored:
             return None
-        return self._read(stored[kind])
-
-    def _read(self, stored: dict[str, Any]) -> Interval:
         source = self.engine.network.model.source
-        return Interval.from_record(stored, self.engine.bands, source or "the weights")
-
-    def _learned(self) -> LearnedInterval:
-        source = self.engine.network.model.source
-        return LearnedInterval.from_record(
-            self.record["interval"][LEARNED], source or "the weights"
-        )
+        return LearnedInterval.from_record(stored[LEARNED], source or "the weights")
 
     @property
     def judges_itself(self) -> bool:
@@ -157,12 +144,8 @@ class NetworkMethod:
 
     @property
     def probes_masks(self) -> bool:
-        """Whether some interval of the weights was fitted for inconsistent masks."""
-        stored = self.record.get("interval") or {}
-        if LEARNED in stored:
-            return True
-        kinds = [stored[kind] for kind in ("single", "sampled") if kind in stored]
-        return any(INCONSISTENT_MASKS in self._read(kind).classes for kind in kinds)
+        """Whether an interval is stored that knows of inconsistent masks."""
+        return LEARNED in (self.record.get("interval") or {})
 
     def check(self, options: Options) -> None:
         """Whether the weights can give the samples and the interval that are asked for."""
@@ -171,11 +154,9 @@ class NetworkMethod:
                 f"{self.name} was trained without a mask posterior, so no masks can be drawn from "
                 "it; leave samples out, or use weights with one (`prismask models`)."
             )
-        interval = self.interval(options)
+        interval = self.interval()
         if interval is not None:
-            spreads = {"std"} if options.samples else set()
-            spreads |= {"disagreement"} if ensemble_size(self.record) > 1 else set()
-            interval.check(options.level, spreads)
+            interval.check(options.level, ensemble_size(self.record) > 1)
 
     def view(
         self,
@@ -227,11 +208,9 @@ class NetworkMethod:
         self, snapshot: Snapshot, options: Options = DEFAULTS, progress: Progress | None = None
     ) -> Estimate:
         """One pass, or one for each sampled mask; the result is in the snapshot's units again."""
-        seen, interval = self.view_of(snapshot), self.interval(options)
+        seen, interval = self.view_of(snapshot), self.interval()
         signal, noise = seen.signal[0], float(seen.noise_std)
         probe = None if snapshot.is_aligned else self._probe(seen, options, interval)
-        if isinstance(interval, Interval):
-            interval = _in_bands(interval, seen.camera.bands)
         if interval is not None:
             interval = interval.for_classes(classes_of(seen.adapter, probe))
         tails = ((1 - options.level) / 2, (1 + options.level) / 2)
@@ -253,11 +232,9 @@ class NetworkMethod:
                 mask_std=seen.mask_std,
                 progress=progress,
             )
-        if isinstance(interval, Interval):
-            made = with_interval(made, interval, options.level, signal, seen.mask, seen.camera)
         values, std, lower, upper = read_back(seen, made)
         evidence, verdict = None, None
-        if isinstance(interval, LearnedInterval):
+        if interval is not None:
             evidence = evidence_of(snapshot, seen, made, values, probe)
             with part("interval"):
                 lower, upper = (e.numpy() for e in interval.ends(evidence, options.level))
@@ -267,7 +244,7 @@ class NetworkMethod:
             *gain_findings(float(seen.gain)),
             *camera_findings(seen.adapter),
             *self._spread_findings(seen),
-            *interval_findings(seen.adapter, interval),
+            *interval_findings(seen.adapter, interval, self.record.get("interval")),
             *learned.findings,
         )
         attrs = {**self._attrs(options, seen, made, interval, probe), **learned.attrs}
@@ -313,16 +290,14 @@ class NetworkMethod:
 
     @part("probe")
     def _probe(
-        self, seen: View, options: Options, interval: Interval | LearnedInterval | None
+        self, seen: View, options: Options, interval: LearnedInterval | None
     ) -> Probe | None:
         """Whether the snapshot agrees with its mask.
 
         None where nobody asks, and where it is not known what the answer is worth: for other
         weights, and behind other cameras, which networks see a little wrongly with any mask.
         """
-        learned = isinstance(interval, LearnedInterval)
-        fitted = interval is not None and (learned or INCONSISTENT_MASKS in interval.classes)
-        if not (options.check_mask and fitted) or seen.adapter.is_other_camera:
+        if not options.check_mask or interval is None or seen.adapter.is_other_camera:
             return None
         noise = float(seen.noise_std)
         signal, told = seen.signal[0], seen.mask_std
@@ -333,7 +308,7 @@ class NetworkMethod:
         options: Options,
         seen: View,
         made: FrameEstimate,
-        interval: Interval | LearnedInterval | None,
+        interval: LearnedInterval | None,
         probe: Probe | None,
     ) -> dict[str, Any]:
         attrs: dict[str, Any] = {
@@ -362,21 +337,11 @@ class NetworkMethod:
         if interval is not None:
             words = calibration_words(seen.adapter, interval, probe)
             attrs["interval"] = f"{percent}, calibrated on {words}"
-            if options.samples and "sampled" not in self.record["interval"]:
+            if options.samples:
                 attrs["interval"] += ", fitted to single passes, not to the mean of samples"
         elif options.samples:
             attrs["interval"] = f"central {percent} of the mask samples, not calibrated"
         return attrs
-
-
-def _in_bands(interval: Interval, bands: int) -> Interval:
-    """The interval for a camera of another band count over the same spectrum."""
-    known = len(interval.bands)
-    if known == bands:
-        return interval
-    at = (np.arange(bands) + 0.5) / bands
-    constants = np.interp(at, (np.arange(known) + 0.5) / known, interval.bands)
-    return replace(interval, bands=tuple(constants.tolist()))
 
 
 def as_network(method: Method) -> NetworkMethod | None:
@@ -401,25 +366,6 @@ def evidence_of(
         seen.adapter.dispersion_mismatch,
         seen.adapter.is_other_camera,
     )
-
-
-@part("interval")
-def with_interval(
-    made: FrameEstimate,
-    interval: Interval,
-    level: float,
-    signal: Tensor,
-    mask: Tensor,
-    camera: CASSI,
-) -> FrameEstimate:
-    """The estimate with calibrated ends; light is not negative, so neither is the lower end."""
-    lower, upper = torch.empty_like(made.values), torch.empty_like(made.values)
-    by_band = cube_features(made.values, signal, mask, camera, made.spreads)
-    for band, features in enumerate(by_band):
-        values, width = made.values[band], interval.half_width(features, band, level)
-        lower[band] = torch.maximum(values - width, values.clamp_max(0))
-        upper[band] = values + width
-    return replace(made, lower=lower, upper=upper)
 
 
 def read_back(

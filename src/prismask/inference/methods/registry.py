@@ -158,7 +158,7 @@ class Choice:
         # What was learned from this very snapshot, or drawn, is what somebody wanted to see.
         if not verdict.takes_solver or options.adapt or options.samples:
             return made
-        values = evidence.reference.numpy()
+        values = evidence.solved().numpy()
         lower = None if made.lower is None else np.minimum(made.lower, values)
         upper = None if made.upper is None else np.maximum(made.upper, values)
         name = made.attrs.get("model")
