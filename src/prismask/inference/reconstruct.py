@@ -11,6 +11,7 @@ import difflib
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ from prismask.inference.methods.network import NETWORK
 from prismask.inference.methods.protocol import Estimate, Method
 from prismask.inference.methods.registry import FALLBACK, Choice
 from prismask.inference.options import DEFAULTS, Options
+from prismask.inference.raw_frames import averaged
 from prismask.models.machine import choose_device
 from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI
@@ -48,7 +50,7 @@ from prismask.progress import Progress, as_progress
 from prismask.scenes.conversion import as_mask, as_measurement
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
 from prismask.scenes.records import Cube, Mask, Measurement, array_hash, check_wavelengths
-from prismask.scenes.units import check_nanometres
+from prismask.scenes.units import check_nanometres, noted_counts
 from prismask.solvers.registry import list_solvers, solver_options
 from prismask.wording import told_in_python
 
@@ -86,6 +88,9 @@ def reconstruct(
     """The cube `(C, H, W)` behind a `measurement (H, L)` taken through `mask (H, W)`.
 
     measurement, mask: records, paths of files, NumPy arrays, torch tensors or xarray objects.
+        Integers are counts, and 1 is the largest of their type, unless `bits=12` says how far the
+        sensor counts; floating point is taken as it stands. With `average=True`, the measurement
+        is a stack `(N, H, L)` or a list of exposures of one scene.
     camera: None takes the one noted in the measurement or the mask, else the default one, else the
         band count that fits the two sizes.
     method, model: a solver or a registered method by name, or any `f(measurement, mask, camera)`;
@@ -117,12 +122,17 @@ def reconstruct(
         changes["pose"] = pose
     chosen = options.with_changes(changes)
     _check_spelling(dict(chosen.method_options), chosen, given)
-    shot, aperture = as_measurement(measurement), as_mask(mask)
+    shot, aperture = _snapshot(measurement, chosen), as_mask(mask)
     cube = Reconstruction(chosen, given).run(
         shot, aperture, camera, wavelengths, as_progress(progress, "reconstructing")
     )
     warn_in_python(cube.attrs["findings"], stacklevel=3)
     return cube
+
+
+def _snapshot(given: MeasurementLike, options: Options) -> Measurement:
+    """The measurement, or the mean of the exposures that were given for it."""
+    return averaged(given) if options.average else as_measurement(given)
 
 
 OF_THE_CAMERA = frozenset(field.name for field in fields(CameraDescription))
@@ -174,7 +184,8 @@ class Reconstruction:
     ) -> Cube:
         """`run` on whatever `reconstruct` takes; doubts about the cube become warnings too."""
         bar = as_progress(progress, "reconstructing")
-        cube = self.run(as_measurement(measurement), as_mask(mask), camera, wavelengths, bar)
+        shot = _snapshot(measurement, self.options)
+        cube = self.run(shot, as_mask(mask), camera, wavelengths, bar)
         warn_in_python(cube.attrs["findings"], stacklevel=3)
         return cube
 
@@ -183,11 +194,13 @@ class Reconstruction:
     ) -> str:
         """Short id of everything that decides the result."""
         listed = None if at is None else [float(value) for value in at]
+        counts = noted_counts(measurement.attrs)
         return with_own_spread(self.options, mask).recipe(
             version=__version__,
             measurement=array_hash(unscaled(measurement)),
             mask=mask.hash,
             wavelengths=listed,
+            **({} if counts is None else {"counts": counts}),
             **camera_attrs(camera),
             **self._identity(camera),
         )
@@ -260,7 +273,8 @@ class Reconstruction:
         """The camera to use, and the remark if it was guessed; sizes that do not fit raise."""
         notes, sizes = camera_notes(measurement, mask), (measurement.size, mask.size)
         found = resolve_camera(camera, notes, sizes=sizes)
-        inspection.check_fit(*sizes, found.camera)
+        look = partial(inspection.find_crop, measurement, mask, found.camera)
+        inspection.check_fit(*sizes, found.camera, look)
         return found.camera, [Finding("note", found.assumed)] if found.assumed else []
 
 

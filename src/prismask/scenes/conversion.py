@@ -45,7 +45,7 @@ from prismask.scenes.formats.selection import (
     may_be_list,
 )
 from prismask.scenes.records import Array, Cube, Mask, Measurement, Record, check_mask_std
-from prismask.scenes.units import is_length, to_fraction
+from prismask.scenes.units import COUNTS, full_count, is_length, to_fraction
 
 if TYPE_CHECKING:
     import xarray
@@ -115,8 +115,11 @@ def _as_record(given: Any, kind: Kind, name: str) -> Record:
         return load(Path(given), kind)
     if hasattr(given, "dims") and hasattr(given, "coords"):
         return _from_xarray(given, kind)
-    values = to_fraction(_without_batch(_array(given, name), kind, name))
+    raw = _without_batch(_array(given, name), kind, name)
+    values, full = to_fraction(raw), full_count(raw)
     _warn_of_axes(values.shape, name)
+    if kind == "measurement" and full is not None:
+        return Measurement(values, {COUNTS: full})
     return _KINDS[kind](values)
 
 
@@ -162,6 +165,12 @@ def _without_batch(array: NDArray[Any], kind: Kind, name: str) -> NDArray[Any]:
     if array.ndim not in fits:
         wanted = {"cube": "C×H×W", "mask": "H×W or C×H×W", "measurement": "H×W"}[kind]
         came = "×".join(map(str, array.shape)) or "a single number"
+        if kind == "measurement" and array.ndim == 3:
+            raise ShapeError(
+                f"{name} is {came}; one measurement is H×W. If these are exposures of one "
+                "scene, `reconstruct` with --average takes their mean, and their spread for the "
+                "noise; snapshots of several scenes are handed over one at a time."
+            )
         raise ShapeError(f"{name} is {came}; one {kind} is {wanted}. Hand over one at a time.")
     return array
 

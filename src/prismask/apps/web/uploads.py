@@ -76,18 +76,19 @@ class Frames:
         from prismask.inference.raw_frames import correct
         from prismask.scenes.formats.files import load_measurement, save
         from prismask.scenes.records import Measurement
+        from prismask.scenes.units import noted_counts
 
         shot = load_measurement(folder / SNAPSHOT)
-        given = {
-            name: Frame(load_measurement(folder / out).values, safe_name(upload.filename))
-            for name, upload, out in (("dark", self.dark, DARK), ("flat", self.flat, FLAT))
-            if upload is not None
-        }
+        given = {}
+        for name, upload, out in (("dark", self.dark, DARK), ("flat", self.flat, FLAT)):
+            if upload is not None:
+                frame, called = load_measurement(folder / out), safe_name(upload.filename)
+                given[name] = Frame(frame.values, called, noted_counts(frame.attrs))
         # Bad pixels are looked for when the snapshot is reconstructed, where the mask is known.
         options = Options(
             dark=given.get("dark", order.dark), flat=given.get("flat"), bad_pixels="none"
         )
-        made = correct(shot.values, np.ones_like(shot.values), options)
+        made = correct(shot, np.ones_like(shot.values), options)
         corrections = [finding.text for finding in made.findings]
         attrs = {**shot.attrs, "corrections": corrections}
         save(Measurement(made.values, attrs), folder / SNAPSHOT, overwrite=True)

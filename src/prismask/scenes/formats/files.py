@@ -38,6 +38,7 @@ from prismask.scenes.formats.selection import (
     in_nanometres,
     make_record,
     read_mask_std,
+    read_pages,
     stated_wavelengths,
     warn_of_axes,
 )
@@ -104,6 +105,20 @@ def load_measurement(
 ) -> Measurement:
     """The measurement in a file."""
     return cast(Measurement, _load(Path(path), "measurement", variable, None, limits))
+
+
+@told_in_python
+def load_exposures(
+    path: str | Path, variable: str | None = None, limits: ReadLimits | None = None
+) -> list[Measurement]:
+    """The pages of a file, or its one frame, as exposures of one scene."""
+    path = Path(path)
+    with using(limits), reading(path, "a record"):
+        contents = identify(path).read(path)
+        named = [v for name, v in contents.variables.items() if variable in (None, name)]
+        if not any(len(one.shape) == 3 and not one.note for one in named):
+            return [cast(Measurement, make_record(contents, "measurement", variable))]
+        return read_pages(contents, variable)
 
 
 @told_in_python
