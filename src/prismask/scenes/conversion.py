@@ -107,7 +107,7 @@ def _as_record(given: Any, kind: Kind, name: str) -> Record:
     if isinstance(given, Cube | Mask | Measurement):
         raise ValuesError(
             f"{name} is a {type(given).__name__}; a {_KINDS[kind].__name__} belongs there. Are two "
-            "arguments interchanged?"
+            "arguments swapped?"
         )
     if isinstance(given, str | os.PathLike):
         from prismask.scenes.formats.files import load
@@ -168,8 +168,8 @@ def _without_batch(array: NDArray[Any], kind: Kind, name: str) -> NDArray[Any]:
         if kind == "measurement" and array.ndim == 3:
             raise ShapeError(
                 f"{name} is {came}; one measurement is H×W. If these are exposures of one "
-                "scene, `reconstruct` with --average takes their mean, and their spread for the "
-                "noise; snapshots of several scenes are handed over one at a time."
+                "scene, give --average: their mean is then reconstructed. Snapshots of several "
+                "scenes are handed over one at a time."
             )
         raise ShapeError(f"{name} is {came}; one {kind} is {wanted}. Hand over one at a time.")
     return array

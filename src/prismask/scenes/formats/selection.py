@@ -311,7 +311,7 @@ def _no_choice(contents: Contents, kind: Kind | None) -> str:
     found = f"Found: {listing(contents)}."
     if kind and contents.kind not in (None, kind):
         both = {contents.kind, kind} == {"mask", "measurement"}
-        swapped = " Are snapshot and mask interchanged?" if both else ""
+        swapped = " Are snapshot and mask swapped?" if both else ""
         return f"{start} holds a {contents.kind}, not a {kind}. {found}{swapped}"
     if contents.kind and len(usable) > 1:
         return f"{start} holds several. {found} Choose one with {_option(kind)}."
@@ -341,9 +341,8 @@ def _option(kind: Kind | None) -> str:
 def _advice(dimensions: int, wanted: Kind) -> str:
     if dimensions == 3 and wanted == "measurement":
         return (
-            "If its pages are exposures of one scene, `reconstruct` with --average takes their "
-            "mean, and their spread for the noise. Otherwise it is a cube, or a mask with a plane "
-            "per band."
+            "If its pages are exposures of one scene, give --average: their mean is then "
+            "reconstructed. Otherwise it is a cube, or a mask with a plane per band."
         )
     if dimensions == 3:
         return "Three dimensions are a cube, or a mask with one plane per band: load it as such."
