@@ -39,6 +39,7 @@ from prismask.optics.camera import CASSI
 from prismask.optics.resolve import camera_attrs
 from prismask.progress import Progress
 from prismask.scenes.records import Mask, Measurement
+from prismask.wording import worded
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +179,7 @@ def observations(
         "residual_over_noise": residual.over_noise,
         "residual": residual.text(" counts" * inspection.in_counts),
         "registration_score": None if found is None else round(found.score, 2),
-        "findings": [f"{finding.weight}: {finding.text}" for finding in findings],
+        "findings": [f"{finding.weight}: {worded(finding.text)}" for finding in findings],
     }
 
 

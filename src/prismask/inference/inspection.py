@@ -25,7 +25,7 @@ from torch import Tensor
 from prismask.checks import size_text, two_digits
 from prismask.errors import ShapeError, ValuesError
 from prismask.inference import raw_frames
-from prismask.inference.alignment.registration import REACH, Registration, register
+from prismask.inference.alignment.registration import REACH, SMALLEST, Registration, register
 from prismask.inference.engine.tiling import throughput
 from prismask.inference.findings import Finding
 from prismask.inference.options import DEFAULTS, MaskStd, Options
@@ -161,6 +161,7 @@ def inspect(
         *(number_findings(options, measurement) if counts is not None else ()),
         *exposure_findings(signal, dark if given is None else 0.0, counts is not None),
         *registration_findings(found),
+        *(small_findings(measurement) if options.check_mask and found is None else ()),
     )
     (snapshot,) = ready.snapshots()
     source = _noise_source(measurement, options)
@@ -654,6 +655,15 @@ def registration_findings(found: Registration | None) -> list[Finding]:
         f"{found.best_score:.0f} instead of {found.score:.0f}). {_mend(found)}"
     )
     return [Finding("warning", text)]
+
+
+def small_findings(measurement: Measurement) -> list[Finding]:
+    """That nobody has looked whether the mask is the right one."""
+    text = (
+        f"the snapshot of {size_text(measurement.size)} is too small to check that this is its "
+        f"mask, the right way round: that takes {SMALLEST} rows and columns."
+    )
+    return [Finding("note", text)]
 
 
 def _mend(found: Registration) -> str:

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from prismask import __version__
-from prismask.errors import ConfigError, DivergedError
+from prismask.errors import ConfigError, DivergedError, ValuesError
 from prismask.inference import inspection
 from prismask.inference.alignment.pose import KnownPose
 from prismask.inference.delivery import (
@@ -135,6 +135,12 @@ def _snapshot(given: MeasurementLike, options: Options) -> Measurement:
     return averaged(given) if options.average else as_measurement(given)
 
 
+SYNONYMS = {
+    "mask_uncertainty": "mask_std", "mask_error": "mask_std", "noise": "noise_std",
+    "dark_frame": "dark", "flat_field": "flat", "bit_depth": "bits", "confidence": "level",
+}  # fmt: skip
+"""Other words for arguments, which their letters do not show."""
+
 OF_THE_CAMERA = frozenset(field.name for field in fields(CameraDescription))
 """Words that describe a camera, not a reconstruction."""
 
@@ -145,6 +151,7 @@ def _check_spelling(words: Iterable[str], options: Options, given: Any) -> None:
     if solver not in list_solvers():
         return  # a registered method knows its own options
     is_solver = given is None and options.model is None
+    is_named = options.method is not None or not is_solver
     known = solver_options(solver) if is_solver else []
     own = ("camera", "method", "model", "wavelengths", "pose", "progress", "options")
     arguments = [*own, *(field.name for field in fields(Options))]
@@ -154,10 +161,12 @@ def _check_spelling(words: Iterable[str], options: Options, given: Any) -> None:
                 f"{word} belongs to the camera: camera=CASSI.from_step(bands=28, step=2.0), or "
                 f"camera=CameraDescription({word}=…) from prismask.optics.resolve."
             )
-        near = difflib.get_close_matches(word, arguments, n=1, cutoff=CLOSE_SPELLING)
-        if word not in known and near:
+        near = [SYNONYMS[word]] if word in SYNONYMS else []
+        near = near or difflib.get_close_matches(word, arguments, n=1, cutoff=CLOSE_SPELLING)
+        if word not in known and (near or not is_named):
+            meant = f" Did you mean {near[0]!r}?" if near else ""
             raise ConfigError(
-                f"reconstruct has no argument {word!r}. Did you mean {near[0]!r}? Others are "
+                f"reconstruct has no argument {word!r}.{meant} Others are "
                 f"{', '.join(sorted(set(arguments)))}, and the options of a solver."
             )
 
@@ -317,6 +326,12 @@ def find_wavelengths(
 ) -> tuple[NDArray[np.float64] | None, str]:
     """The wavelengths of the bands and where they were found."""
     if given is not None:
+        if np.ndim(given) == 1 and np.size(given) > 1 and np.all(np.diff(given) < 0):
+            raise ValuesError(
+                "the wavelengths descend; list them from the shortest on. If the shortest one "
+                "lands at the far end of the dispersion, the camera has a negative step, such as "
+                "--step -2."
+            )
         checked = check_wavelengths(given, camera.bands)
         check_nanometres(checked)
         return checked, "given"

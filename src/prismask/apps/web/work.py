@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from prismask.apps.cli.camera_options import CameraOptions
 from prismask.errors import ConfigError
 from prismask.parallel.cage import Report
+from prismask.wording import speaking_flags
 
 if TYPE_CHECKING:
     from prismask.inference.options import Options
@@ -73,6 +74,7 @@ class Order:
         ).with_changes(changes)  # fmt: skip
 
 
+@speaking_flags()
 def reconstruct(
     report: Report,
     folder: str,

@@ -313,6 +313,8 @@ def _no_choice(contents: Contents, kind: Kind | None) -> str:
         both = {contents.kind, kind} == {"mask", "measurement"}
         swapped = " Are snapshot and mask swapped?" if both else ""
         return f"{start} holds a {contents.kind}, not a {kind}. {found}{swapped}"
+    if not usable and contents.variables:
+        return f"{start} holds nothing that can be used. {found}"
     if contents.kind and len(usable) > 1:
         return f"{start} holds several. {found} Choose one with {_option(kind)}."
     dimensions = {len(v.shape) for v in usable}
