@@ -7,14 +7,18 @@ page, which has words of its own, say `speaking_flags` and get them as they were
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
+from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from prismask.errors import PrismaskError
+from prismask.errors import PrismaskError, PrismaskWarning
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,6 +27,7 @@ _speaks_flags: ContextVar[bool] = ContextVar("speaks_flags", default=False)
 
 _SWITCHES = {
     "align": "align=True",
+    "average": "average=True",
     "no-check-mask": "check_mask=False",
     "overwrite": "overwrite=True",
     "resume": "resume=True",
@@ -101,6 +106,15 @@ def told_in_python(function: Callable[P, R]) -> Callable[P, R]:
             raise
 
     return call
+
+
+def warn_caller(text: str) -> None:
+    """A `PrismaskWarning` that points to the first line outside of this package."""
+    here = f"{Path(__file__).parent}{os.sep}"
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(worded(text), PrismaskWarning, stacklevel=level)
 
 
 @contextmanager

@@ -62,7 +62,7 @@ RECONSTRUCT = "reconstruct shot.nc --mask mask.nc -o cube.nc --no-quick-look"
         (f"{RECONSTRUCT} --turn-mask transposed", "turned as asked (--turn-mask transposed)"),
         (f"{RECONSTRUCT} --average", "--average takes several exposures, and shot.nc holds one"),
         (f"{RECONSTRUCT} --offsets offs.txt", "--offsets names offs.txt, and there is no such"),
-        ("reconstruct mask.nc --mask shot.nc -o cube.nc", "Are snapshot and mask interchanged?"),
+        ("reconstruct mask.nc --mask shot.nc -o cube.nc", "Are snapshot and mask swapped?"),
         ("reconstruct mask.nc shot.nc --mask mask.nc -o cubes2.nc", "need a folder: -o cubes2."),
         ("reconstruct scena.nc --mask mask.nc -o scene.nc",
          "scena.nc does not exist. Did you mean 'scene.nc'"),

@@ -581,12 +581,14 @@ def test_view_on_a_phone(browser: Any, tmp_path: Path, rich_view: list[str], sho
         page.wait_for_function("() => document.getElementById('plot').data?.length > 0")
         assert has_no_sideways_scroll(page)
         page.wait_for_timeout(300)
+        assert is_in_view(page, "#plot"), "a tap's spectrum is on the screen"
         page.screenshot(path=shots / "view-phone.png", full_page=True)
         seen.close()
     with tiny_web.running(tmp_path, "serve") as (client, _):
         seen = Watched(browser, tiny_web.link_of(client), viewport=PHONE)
         seen.page.goto(seen.address)
         seen.page.wait_for_selector("#how option", state="attached")
+        seen.page.click("summary:has-text('For scripts')")
         assert has_no_sideways_scroll(seen.page)
         seen.page.screenshot(path=shots / "upload-phone.png", full_page=True)
         unlabelled = """() => [...document.querySelectorAll('input, select, button')]

@@ -75,3 +75,40 @@ def test_what_does_not_go_together_is_told(folder: Path, served: httpx.Client) -
     assert small.status_code == 422
     assert "flat field (small.npy) is 8×8 and the snapshot 32×94" in small.json()["detail"]
     assert str(folder) not in small.text
+
+
+def test_what_a_message_advises_can_be_done_on_the_page(
+    folder: Path, served: httpx.Client, tmp_path: Path
+) -> None:
+    """Turned, cropped, averaged, of 12 bits: as the command has it."""
+    shot = prismask.load_measurement(folder / "snapshot.nc")
+    mask = prismask.load_mask(folder / "mask.nc")
+    counts = np.round(3000 * shot.values / shot.values.max()).astype(np.uint16)
+    np.save(tmp_path / "stack.npy", np.stack([counts[::-1], counts[::-1]]))
+    np.save(tmp_path / "large.npy", np.pad(mask.values, ((1, 2), (3, 0))))
+    files = {
+        "snapshot": ("stack.npy", (tmp_path / "stack.npy").read_bytes()),
+        "mask": ("large.npy", (tmp_path / "large.npy").read_bytes()),
+    }
+    form = {"method": "gap-tv", "iterations": "4", "dark": "0", "fill_bad_pixels": "false"}
+    refused = served.post("/api/jobs", files=files, data=form)
+    assert refused.status_code == 422
+    assert "Pages are exposures" in refused.json()["detail"]
+    raw = {
+        "average": "true", "turn_snapshot": "flipped-top-bottom", "bits": "12",
+        "crop_mask": "1, 3, 32, 40",
+    }  # fmt: skip
+    answer = served.post("/api/jobs", files=files, data=form | raw)
+    found = _made(served, tmp_path, answer)
+    expected = prismask.reconstruct(
+        counts, mask, method="gap-tv", iterations=4, dark=0, bits=12, bad_pixels="none",
+    )  # fmt: skip
+    assert np.abs(found.values - expected.values).mean() < 0.05 * expected.values.mean()
+    wrong = served.post("/api/jobs", files=files, data=form | raw | {"crop_mask": "0,0,90,90"})
+    assert (wrong.status_code, "within the mask" in wrong.text) == (422, True)
+
+
+def test_a_field_that_nobody_reads_is_told(folder: Path, served: httpx.Client) -> None:
+    answer = _sent(served, folder, {}, iteratons="3")
+    assert answer.status_code == 422
+    assert "iterations" in answer.json()["detail"]

@@ -380,7 +380,7 @@ METRICS: dict[str, Metric] = {
     ),
     "sam": Metric(
         "SAM", "°", False, 2,
-        "mean angle between spectra; 90° beside a spectrum of zeros, 0° between two",
+        "mean angle between spectra; 90° against an all-zero spectrum, 0° between two",
         pair_sam,
     ),
     "ergas": Metric(

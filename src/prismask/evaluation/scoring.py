@@ -8,10 +8,25 @@ from typing import TYPE_CHECKING
 from prismask.evaluation.metrics import score_cubes
 from prismask.scenes.conversion import as_cube
 from prismask.scenes.resample import check_same_bands
-from prismask.wording import told_in_python
+from prismask.wording import told_in_python, warn_caller
 
 if TYPE_CHECKING:
     from prismask.scenes.conversion import CubeLike
+    from prismask.scenes.records import Cube
+
+
+SWAPPED = (
+    "the truth has the history of a reconstruction, and the estimate has none: are the two swapped?"
+)
+
+
+def are_swapped(estimate: Cube, truth: Cube) -> bool:
+    """Whether what is given as the truth was reconstructed, and the estimate was not."""
+
+    def is_made(cube: Cube) -> bool:
+        return cube.lower is not None or "recipe" in cube.attrs
+
+    return is_made(truth) and not is_made(estimate)
 
 
 @told_in_python
@@ -30,4 +45,6 @@ def score(
     """
     first, second = as_cube(estimate, "estimate"), as_cube(truth, "truth")
     check_same_bands(first, second)
+    if are_swapped(first, second):
+        warn_caller(f"{SWAPPED} score(estimate, truth) is the order.")
     return score_cubes(first, second, metrics)

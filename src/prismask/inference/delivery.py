@@ -39,6 +39,7 @@ from prismask.optics.camera import CASSI
 from prismask.optics.resolve import camera_attrs
 from prismask.progress import Progress
 from prismask.scenes.records import Mask, Measurement
+from prismask.wording import worded
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,21 +170,27 @@ def observations(
     """What was noticed before and after; levels are in the snapshot's own units."""
     found = inspection.registration
     return {
-        "units": units_text(inspection.unit),
+        "units": units_text(inspection.unit, inspection.in_counts),
         "dark_level": inspection.dark,
         "noise_std": residual.noise_std,
         "noise_from": residual.noise_from,
         "residual_rms": residual.rms,
         "residual_relative": residual.relative,
         "residual_over_noise": residual.over_noise,
-        "residual": residual.text(),
+        "residual": residual.text(" counts" * inspection.in_counts),
         "registration_score": None if found is None else round(found.score, 2),
-        "findings": [f"{finding.weight}: {finding.text}" for finding in findings],
+        "findings": [f"{finding.weight}: {worded(finding.text)}" for finding in findings],
     }
 
 
-def units_text(unit: float) -> str:
+def units_text(unit: float, in_counts: bool = False) -> str:
     """The units of a cube whose snapshot was divided by the scale `unit`."""
+    if in_counts:
+        return (
+            f"of the snapshot's full scale: re-projecting the cube and multiplying by {unit:.6g} "
+            "gives the snapshot's counts less their dark level; dark level, noise and residual are "
+            "in counts"
+        )
     if unit == 1.0:
         return "of the snapshot: re-projecting the cube gives the snapshot less its dark level"
     return (
@@ -219,14 +226,15 @@ class Residual:
         """The residual in units of the noise; None where there is no noise to compare with."""
         return self.rms / self.noise_std if self.noise_std > 0 else None
 
-    def text(self) -> str:
-        """One line for the person."""
-        line = f"residual {self.rms:.3g} rms, {two_digits(100 * self.relative)} % of the signal"
+    def text(self, unit: str = "") -> str:
+        """One line for the person; unit: what follows a number."""
+        share = two_digits(100 * self.relative)
+        line = f"residual {self.rms:.3g}{unit} rms, {share} % of the signal"
         if self.over_noise is not None:
             times = two_digits(self.over_noise)
-            line += f", {times} × the noise ({self.noise_std:.2g}, {self.noise_from})"
+            line += f", {times} × the noise ({self.noise_std:.2g}{unit}, {self.noise_from})"
         if self.mask_error:
-            line += f"; a mask as wrong as told leaves {self.mask_error:.2g}"
+            line += f"; a mask as wrong as told leaves {self.mask_error:.2g}{unit}"
         return line
 
 

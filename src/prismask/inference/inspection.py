@@ -11,8 +11,9 @@ and the finding says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from numbers import Real
 from typing import Any, Literal
 
@@ -24,7 +25,7 @@ from torch import Tensor
 from prismask.checks import size_text, two_digits
 from prismask.errors import ShapeError, ValuesError
 from prismask.inference import raw_frames
-from prismask.inference.alignment.registration import Registration, register
+from prismask.inference.alignment.registration import REACH, SMALLEST, Registration, register
 from prismask.inference.engine.tiling import throughput
 from prismask.inference.findings import Finding
 from prismask.inference.options import DEFAULTS, MaskStd, Options
@@ -35,6 +36,7 @@ from prismask.optics.shear import whole_step
 from prismask.optics.simulate import noted_scale
 from prismask.progress import part
 from prismask.scenes.records import Mask, Measurement, check_mask_std
+from prismask.scenes.units import noted_counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,13 +122,15 @@ class Inspection:
     snapshot: Snapshot
     findings: tuple[Finding, ...]
     unit: float
-    """What 1 of the signal is in the snapshot's own units: the scale that was divided out."""
+    """What 1 of the signal is in the snapshot's own units, or in counts: what was divided out."""
     dark: float
-    """Dark level that was subtracted, in the snapshot's own units."""
+    """Dark level that was subtracted, in those units."""
     noise_from: str
     """Where the noise level comes from."""
     registration: Registration | None
     """How the mask lies on the snapshot; None where nobody asked or it is too small to tell."""
+    in_counts: bool = False
+    """Whether the snapshot's own units are counts."""
 
 
 @part("checks")
@@ -136,13 +140,17 @@ def inspect(
     """Corrections, dark level, noise, brightness and registration of a snapshot that fits."""
     aperture = as_mask_batch(torch.tensor(mask.values))
     check_light(aperture)
-    corrected, unit, findings = _corrected(measurement, aperture, camera, options)
-    signal = torch.from_numpy(np.asarray(corrected / np.float32(unit), np.float32))
-    # What people state and are told is in the measurement's own units, all else in the signal's.
+    corrected, scale, findings = _corrected(measurement, aperture, camera, options)
+    signal = torch.from_numpy(np.asarray(corrected / np.float32(scale), np.float32))
+    # What people state and are told is in the measurement's own units, or in counts where those
+    # were its pixels; all else is in the signal's.
+    counts = noted_counts(measurement.attrs)
+    unit = scale * (counts or 1)
     ready = prepare(signal[None], aperture, camera, options, unit)
     given = options.dark_level
     dark = unit * float(ready.dark) if given is None else given
-    check_signal(unit * signal, dark, is_given=given is not None)
+    check_signal(unit * signal, dark, given is not None, counts is not None)
+    check_noise(unit * signal, options.noise_std, counts is not None)
     found = None
     if options.check_mask:
         found = register(signal.to(device), aperture[0].to(device), camera)
@@ -150,12 +158,14 @@ def inspect(
     findings = (
         *scale_findings(measurement.attrs),
         *findings,
-        *exposure_findings(signal, dark if given is None else 0.0),
+        *(number_findings(options, measurement) if counts is not None else ()),
+        *exposure_findings(signal, dark if given is None else 0.0, counts is not None),
         *registration_findings(found),
+        *(small_findings(measurement) if options.check_mask and found is None else ()),
     )
     (snapshot,) = ready.snapshots()
     source = _noise_source(measurement, options)
-    return Inspection(snapshot, findings, unit, dark, source, found)
+    return Inspection(snapshot, findings, unit, dark, source, found, counts is not None)
 
 
 def with_noted_noise(options: Options, measurement: Measurement) -> Options:
@@ -173,12 +183,12 @@ def _corrected(
 ) -> tuple[raw_frames.Array, float, tuple[Finding, ...]]:
     """The frame `(H, L)` after its corrections, its scale, and what to say about them."""
     light = throughput(mask, camera).numpy()
-    values, unit = measurement.values, noted_scale(measurement)
+    unit = noted_scale(measurement)
     # Ours are in fractions of full scale already.
-    bits, said = (1.0, []) if unit != 1.0 else raw_frames.full_scale(values, options.bits)
+    bits, said = (1.0, []) if unit != 1.0 else raw_frames.full_scale(measurement, options.bits)
     if options.check_mask:
-        raw_frames.check_grey(values, light)
-    made = raw_frames.correct(values, light, options)
+        raw_frames.check_grey(measurement.values, light)
+    made = raw_frames.correct(measurement, light, options)
     return made.values, unit * bits, (*said, *made.findings)
 
 
@@ -220,6 +230,8 @@ CLOSED = 0.05
 """Throughput below which a sensor pixel counts as not lit."""
 LEAST_CLOSED = 8
 """Closed pixels from which their median says something."""
+LEAST_NOISE_COUNTS = 0.1
+"""Noise in counts that no single exposure is below: rounding to counts alone leaves 0.29."""
 LEAST_DARK = 2e-3
 """Dark level, as a fraction of the bright parts, below which there is none to speak of."""
 TYPICAL_LEVEL = 0.45
@@ -235,6 +247,12 @@ MISPLACED_PLANE, LEAST_MISPLACED_NM = 0.5, 1.0
 somebody has mixed something up."""
 
 
+Crop = tuple[int, int, int, int]
+"""Top, left, height and width of a part of a mask."""
+CROP_STEP, MOST_CROPS, MOST_REFINED = 12, 60, 3
+"""Pixels between the parts of a large mask that are looked for in a snapshot, how many are at most,
+and how many of the best are looked at once more."""
+
 ORIENTATION_OPTIONS = {
     "as given": "as-given",
     "flipped left-right": "flipped-left-right",
@@ -248,8 +266,16 @@ ORIENTATION_OPTIONS = {
 """What each orientation is called on the command line."""
 
 
-def check_fit(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI) -> None:
-    """Raise `ShapeError` with what would fit, unless the sizes go together."""
+def check_fit(
+    measurement: tuple[int, int],
+    mask: tuple[int, int],
+    camera: CASSI,
+    look: Callable[[], Crop | None] = lambda: None,
+) -> None:
+    """Raise `ShapeError` with what would fit, unless the sizes go together.
+
+    look: finds the part of a mask that is too large; called only then.
+    """
     if camera.design == "single":
         fits = camera.measurement_size(mask) == measurement
     else:
@@ -263,11 +289,44 @@ def check_fit(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI
     )
     raise ShapeError(
         f"the measurement is {size_text(measurement)} and the mask {size_text(mask)}; "
-        f"{_dispersion(camera)} need {wanted}. {_advice(measurement, mask, camera)}"
+        f"{_dispersion(camera)} need {wanted}. {_advice(measurement, mask, camera, look)}"
     )
 
 
-def check_signal(signal: Tensor, dark: float, is_given: bool) -> None:
+def find_crop(measurement: Measurement, mask: Mask, camera: CASSI) -> Crop | None:
+    """Top, left, height and width of the part of a mask that is in the snapshot; None: no part is.
+
+    The registration finds shifts of some pixels, so crops that far apart are tried.
+    """
+    height, width = _needed(measurement.size, camera)
+    spare = mask.size[0] - height, mask.size[1] - width
+    if min(height, width) <= 0 or min(spare) < 0:
+        return None
+    signal, planes = torch.tensor(measurement.values), torch.tensor(mask.values)
+
+    def look(top: int, left: int) -> Registration | None:
+        return register(signal, planes[..., top : top + height, left : left + width], camera)
+
+    starts = [sorted({*range(0, room, CROP_STEP), room}) for room in spare]
+    if len(starts[0]) * len(starts[1]) > MOST_CROPS:
+        return None
+    tried: list[tuple[float, int, int]] = []
+    for top, left in product(*starts):
+        found = look(top, left)
+        if found is None:
+            return None
+        if found.found and found.orientation == "as given":
+            rows, columns = found.shift
+            at = min(max(top - rows, 0), spare[0]), min(max(left - columns, 0), spare[1])
+            tried.append((found.best_score, *at))
+    for _, top, left in sorted(tried, reverse=True)[:MOST_REFINED]:
+        found = look(top, left)
+        if found is not None and found.fits:
+            return top, left, height, width
+    return None
+
+
+def check_signal(signal: Tensor, dark: float, is_given: bool, in_counts: bool = False) -> None:
     """Raise `ValuesError` if nothing is left of a snapshot `(H, L)` without its dark level.
 
     dark: what was subtracted, in the units of `signal`; is_given: whether somebody stated it.
@@ -279,13 +338,28 @@ def check_signal(signal: Tensor, dark: float, is_given: bool) -> None:
     if is_given and dark > 0 and high > 0:
         raise ValuesError(
             f"the dark level leaves nothing of the snapshot: it is {dark:.4g}, and the values run "
-            f"from {low:.4g} to {high:.4g}. It is in the snapshot's own units; without --dark it "
-            "is read from the snapshot."
+            f"from {low:.4g} to {high:.4g}{' counts' * in_counts}. It is {_units(in_counts)}; "
+            "without --dark it is estimated from the snapshot."
         )
     raise ValuesError(
         f"there is no light in the snapshot: its values run from {low:.4g} to {high:.4g}. Is it a "
         "dark frame, or was the wrong variable or too much background taken?"
     )
+
+
+def check_noise(signal: Tensor, noise: float | None, in_counts: bool = False) -> None:
+    """Raise `ValuesError` if a noise is stated that the snapshot `(H, L)` cannot have."""
+    low, high = float(signal.min()), float(signal.max())
+    if noise is not None and noise > high - low:
+        raise ValuesError(
+            f"--noise-std is {noise:.4g}, more than the whole range of the snapshot ({low:.4g} to "
+            f"{high:.4g}{' counts' * in_counts}). It is a standard deviation {_units(in_counts)}; "
+            "without it the noise is estimated from the snapshot."
+        )
+
+
+def _units(in_counts: bool) -> str:
+    return "in counts, as the snapshot's pixels" if in_counts else "in the snapshot's own units"
 
 
 def check_light(mask: Tensor) -> None:
@@ -296,9 +370,14 @@ def check_light(mask: Tensor) -> None:
         )
 
 
-def _advice(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI) -> str:
+def _advice(
+    measurement: tuple[int, int],
+    mask: tuple[int, int],
+    camera: CASSI,
+    look: Callable[[], Crop | None],
+) -> str:
     if camera.design == "single" and camera.measurement_size(measurement) == mask:
-        return "The other way round they would fit: are snapshot and mask interchanged?"
+        return "The other way round they would fit: are snapshot and mask swapped?"
     step = whole_step(camera.offsets)
     bands = bands_between(measurement, mask, camera.axis, abs(step)) if step else None
     if camera.design == "single" and bands is not None and bands > 1:
@@ -317,18 +396,28 @@ def _advice(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI) 
     smaller = any(m < s for m, s in zip(mask, _scene(measurement, camera), strict=True))
     if smaller:
         return "The mask is smaller than the scene: take the mask of the whole frame, or crop both."
-    height, width = (
-        camera.mask_size(measurement) if camera.design == "dual" else _scene(measurement, camera)
-    )
-    if height and width:
-        over = f"{mask[0] - height} px too high and {mask[1] - width} px too wide"
-        what = "as large as the sensor" if mask == measurement else over
+    height, width = _needed(measurement, camera)
+    if not height or not width:
+        return "Is one of them cropped? Crop the mask to the scene, or give the right dispersion."
+    over = {"tall": mask[0] - height, "wide": mask[1] - width}
+    listed = " and ".join(f"{more} px too {how}" for how, more in over.items() if more)
+    what = "as large as the sensor" if mask == measurement else listed
+    found = look()
+    if found is not None:
         return (
-            f"The mask is {what}. Crop the mask to the scene: --crop-mask 0,0,{height},{width} "
-            "(TOP,LEFT,HEIGHT,WIDTH) takes its top left part, and the check of the mask then says "
-            "whether another part fits better."
+            f"The mask is {what}. The part of it that is found in this snapshot: --crop-mask "
+            f"{','.join(map(str, found))} (TOP,LEFT,HEIGHT,WIDTH)."
         )
-    return "Is one of them cropped? Crop the mask to the scene, or give the right dispersion."
+    return (
+        f"The mask is {what}, and which part of it lies in front of the scene cannot be told from "
+        f"this snapshot. If it is the top left one, give --crop-mask 0,0,{height},{width} "
+        "(TOP,LEFT,HEIGHT,WIDTH), else other numbers in front."
+    )
+
+
+def _needed(measurement: tuple[int, int], camera: CASSI) -> tuple[int, int]:
+    """Height and width of the mask for a measurement; 0 where none fits."""
+    return camera.mask_size(measurement) if camera.design == "dual" else _scene(measurement, camera)
 
 
 def _other_dispersion(camera: CASSI, bands: int, step: int) -> str:
@@ -432,7 +521,25 @@ def scale_findings(attrs: Mapping[str, Any]) -> list[Finding]:
     return [Finding("note", text)]
 
 
-def exposure_findings(signal: Tensor, dark: float) -> list[Finding]:
+def number_findings(options: Options, shot: Measurement) -> list[Finding]:
+    """Numbers beside a snapshot of counts that look like fractions of full scale."""
+    counts, dark = noted_counts(shot.attrs) or 1, options.dark_level
+    stated = [("dark level", "--dark", dark, 1.0)]
+    if "exposures" not in shot.attrs:  # of many exposures the mean may have as little
+        stated.append(("noise", "--noise-std", options.noise_std, LEAST_NOISE_COUNTS))
+    return [
+        Finding(
+            "warning",
+            f"the {what} that is given is {number:.4g} counts: beside a snapshot of integers, "
+            f"numbers are counts. If it is a fraction of full scale, give {option} "
+            f"{number * counts:.4g}.",
+        )
+        for what, option, number, least in stated
+        if number is not None and 0 < number < least
+    ]
+
+
+def exposure_findings(signal: Tensor, dark: float, in_counts: bool = False) -> list[Finding]:
     """Clipping, and the dark level that will be subtracted, in the snapshot's own units."""
     found = []
     share = saturated_share(signal)
@@ -441,14 +548,15 @@ def exposure_findings(signal: Tensor, dark: float) -> list[Finding]:
             Finding(
                 "warning",
                 f"{two_digits(100 * share)} % of the snapshot's pixels are at its largest value: "
-                "it is overexposed, and spectra there are too dark. Expose for less.",
+                "it is overexposed, and spectra there are too dark. Shorten the exposure.",
             )
         )
     if dark:
         found.append(
             Finding(
                 "note",
-                f"a dark level of {dark:.4g} is subtracted, read where no light arrives. "
+                f"a dark level of {dark:.4g}{' counts' * in_counts} is subtracted, estimated where "
+                "no light arrives. "
                 "Give --dark 0 to keep it, or a number.",
             )
         )
@@ -482,7 +590,7 @@ def wavelength_findings(at: NDArray[np.float64] | None, source: str, bands: int)
         return [Finding("note", text)]
     if source != "default":
         return []
-    text = f"wavelengths {at[0]:g} to {at[-1]:g} nm are assumed; give --wavelengths otherwise."
+    text = f"wavelengths {at[0]:g} to {at[-1]:g} nm are assumed; use --wavelengths to set them."
     return [Finding("note", text)]
 
 
@@ -503,7 +611,7 @@ def check_orientation(
         raise ValuesError(
             f"turned as asked ({said}), the mask does not fit this snapshot (score "
             f"{found.score:.0f}); it does {found.orientation} (score {found.best_score:.0f}). "
-            "Leave that out if the files were right as they are. --no-check-mask goes on as it is."
+            "Leave that out if the files were right, or use --no-check-mask to continue anyway."
         )
     name = ORIENTATION_OPTIONS[found.orientation]
     # What was done to a snapshot has to be undone; only quarter turns are not their own inverse.
@@ -515,7 +623,7 @@ def check_orientation(
         f"the mask is in this snapshot, but {found.orientation} (score {found.best_score:.0f}, as "
         f"given {found.score:.0f}): one of the two files is the wrong way round. Give --turn-mask "
         f"{name} if it is the mask's, --turn-snapshot {back} if it is the snapshot's{spectra}. "
-        "--no-check-mask goes on as it is."
+        "Use --no-check-mask to continue anyway."
     )
 
 
@@ -539,12 +647,23 @@ def registration_findings(found: Registration | None) -> list[Finding]:
     better = [] if found.orientation == "as given" else [found.orientation]
     rows, columns = found.shift
     if abs(rows) >= 1 or abs(columns) >= 2:
-        better.append(f"shifted by {rows:+d} rows and {columns:+d} columns")
+        # The search ends there: the right place may be further away.
+        more = " or more" if max(abs(rows), abs(columns)) >= REACH else ""
+        better.append(f"shifted by {rows:+d} rows and {columns:+d} columns{more}")
     text = (
         f"the mask fits this snapshot clearly better {' and '.join(better) or 'elsewhere'} (score "
         f"{found.best_score:.0f} instead of {found.score:.0f}). {_mend(found)}"
     )
     return [Finding("warning", text)]
+
+
+def small_findings(measurement: Measurement) -> list[Finding]:
+    """That nobody has looked whether the mask is the right one."""
+    text = (
+        f"the snapshot of {size_text(measurement.size)} is too small to check that this is its "
+        f"mask, the right way round: that takes {SMALLEST} rows and columns."
+    )
+    return [Finding("note", text)]
 
 
 def _mend(found: Registration) -> str:

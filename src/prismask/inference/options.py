@@ -49,7 +49,8 @@ class MethodOptions:
     tile: int | None = None
     """Largest side of a tile in pixels, for less memory. [default: what suits the device]"""
     noise_std: float | None = None
-    """Noise of the snapshot, in its own units. [default: estimated from it]"""
+    """Noise of the snapshot, as a standard deviation: in counts where its pixels are integers, else
+    in its own units. [default: estimated from it]"""
     check_mask: bool = True
     """Look for the mask in the snapshot first, and say if another orientation, or a pose a fraction
     of a pixel away, fits better."""
@@ -135,29 +136,34 @@ class MaskStd(_Picture):
 class Frame(_Picture):
     """A picture of a sensor that belongs to its snapshots.
 
-    values: `(H, L)`, in the units of the snapshots. source: what people call it.
+    values: `(H, L)`, as snapshots are read: integers as fractions of their type's full scale.
+    source: what people call it. counts: that full scale, if they were integers.
     """
 
-    def __init__(self, values: Any, source: str = "given") -> None:
+    def __init__(self, values: Any, source: str = "given", counts: int | None = None) -> None:
         from prismask.scenes.records import Measurement
 
         super().__init__(Measurement(values).values, source)
+        self.counts = counts
+        if counts is not None:
+            self.hash = f"{self.hash}/{counts}"
 
     @classmethod
     def of(cls, given: Any, what: str) -> Frame:
         """From a record, an array or the name of a file; `what` is how errors call it."""
-        from prismask.scenes.formats.files import load_measurement
-        from prismask.scenes.records import Measurement
+        from prismask.scenes.conversion import as_measurement
+        from prismask.scenes.units import noted_counts
 
         if isinstance(given, Frame):
             return given
-        if isinstance(given, str | Path):
-            return cls(load_measurement(given).values, str(given))
         try:
-            values = given.values if isinstance(given, Measurement) else given
-            return cls(values)
+            read = as_measurement(given, what)
         except ValueError as problem:
+            if what in str(problem) or isinstance(given, str | Path):
+                raise
             raise type(problem)(f"{what}: {problem}") from problem
+        source = str(given) if isinstance(given, str | Path) else "given"
+        return cls(read.values, source, noted_counts(read.attrs))
 
 
 @dataclass(frozen=True)
@@ -168,15 +174,19 @@ class RawOptions:
     """
 
     dark: Any = None
-    """Dark level of the snapshot in its own units, or the dark frame. [default: a level that is
-    read from it]"""
+    """Dark level of the snapshot (in counts where its pixels are integers, else in its own units),
+    or the dark frame. [default: a level that is estimated from the snapshot]"""
     flat: Any = None
     """Flat field: a picture of even light without the mask."""
     bad_pixels: Any = "auto"
     """Map of bad pixels, 0 where they are sound; auto: hot and dead ones are found; none: they are
     left as they are."""
     bits: int | None = None
-    """Bits of the sensor whose counts came in a 16-bit file. [default: seen in the counts]"""
+    """Bits of the sensor, if its counts came in a 16-bit file: 12 makes 4095 full scale. [default:
+    full scale is that of the integer type, in every snapshot alike]"""
+    average: bool = False
+    """The measurement is a stack of exposures of one scene, or a list of them: they are averaged,
+    and their spread is taken for the noise."""
 
     def __post_init__(self) -> None:
         def keep(name: str, value: Any) -> None:
@@ -186,6 +196,11 @@ class RawOptions:
             keep("dark", float(self.dark))
             if not math.isfinite(self.dark):
                 raise ConfigError(f"dark is {self.dark:g}; a dark level is a number, or left out.")
+            if self.dark < 0:
+                raise ConfigError(
+                    f"dark is {self.dark:g}; a sensor reads 0 or more without light. If too much "
+                    "was subtracted from the snapshot already, add that to it and leave dark out."
+                )
         elif self.dark is not None:
             keep("dark", Frame.of(self.dark, "dark"))
         if self.flat is not None:

@@ -15,15 +15,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prismask.checks import size_text, two_digits
-from prismask.errors import ShapeError, ValuesError
+from prismask.errors import ConfigError, ShapeError, ValuesError
 from prismask.inference.findings import Finding
+from prismask.scenes.conversion import as_measurement
+from prismask.scenes.formats.files import load_exposures
 from prismask.scenes.records import Measurement
+from prismask.scenes.units import COUNTS, noted_counts
 
 if TYPE_CHECKING:
     from prismask.inference.options import Frame, Options
@@ -35,8 +39,14 @@ BIT_DEPTHS = (10, 12, 14)
 """Converters whose counts come in 16-bit files."""
 LEAST_COUNT = 256
 """Largest count below which nothing is said about the converter: such a frame is nearly dark."""
-CONTAINER, BYTE = 65535, 257
-"""Counts of full scale in a 16-bit file, and of one step of an 8-bit one."""
+CONTAINER = 65535
+"""Counts of full scale in a 16-bit file."""
+MOST_FRACTION, MOST_DARK_FRACTION, MOST_FLAT_FRACTION = 2.0, 1.0, 8.0
+"""Floating-point numbers above which a frame is in counts, not in fractions of full scale: the
+largest of a snapshot or a dark frame, the median of a flat field (about 1 where it is normalised).
+"""
+LARGEST_COUNT = "largest_count"
+"""What the mean of exposures notes of them."""
 
 HOT, FAINT = 2.0, 0.1
 """A pixel is hot if it is brighter than `HOT` times the second brightest of its neighbours, and by
@@ -75,31 +85,34 @@ class Corrected:
     findings: tuple[Finding, ...] = ()
 
 
-def correct(values: Array, throughput: Array, options: Options) -> Corrected:
-    """Dark frame, flat field and bad pixels of a frame `(H, L)`, all in its units.
+def correct(shot: Measurement, throughput: Array, options: Options) -> Corrected:
+    """Dark frame, flat field and bad pixels of a frame `(H, L)`, brought to its units.
 
     throughput: Σ shear(m) of the mask, `(H, L)`.
     """
+    values, counts = shot.values, noted_counts(shot.attrs)
     dark, flat, given = options.dark_frame, options.flat, options.bad_pixels
+    unlit: Array | np.float32 = np.float32((options.dark_level or 0.0) / (counts or 1))
     findings: list[Finding] = []
     found: Array = values
     bad = np.zeros(values.shape, bool)
     if dark is not None:
-        found = found - _fitting(dark, values, "dark frame")
+        unlit = _fitting(dark, shot, "dark frame")
+        found = found - unlit
         findings.append(Finding("note", f"a dark frame ({dark}) is subtracted."))
     if flat is not None:
-        response = _response(_fitting(flat, values, "flat field"), dark, options.dark_level)
+        response = _response(_fitting(flat, shot, "flat field"), unlit)
         found = np.asarray(found / np.where(response > 0, response, 1), np.float32)
         findings.append(Finding("note", f"the snapshot is divided by a flat field ({flat})."))
         if given == "auto":
             bad |= _outside(response)
     if given == "auto":
         if dark is not None:
-            bad |= _hot_in_the_dark(dark.values, _bright(found))
+            bad |= _hot_in_the_dark(np.asarray(unlit, np.float32), _bright(found))
         bad |= outliers(found, throughput)
         where = "found (hot or dead)"
     elif given != "none":
-        bad = _fitting(given, values, "map of bad pixels") != 0
+        bad = _fitting(given, shot, "map of bad pixels") != 0
         where = f"in the map {given}"
     count = int(bad.sum())
     if count > MOST_BAD * bad.size:
@@ -117,18 +130,34 @@ def correct(values: Array, throughput: Array, options: Options) -> Corrected:
     return Corrected(np.asarray(found, np.float32), bad, tuple(findings))
 
 
-def _fitting(frame: Frame, values: Array, what: str) -> Array:
-    if frame.values.shape != values.shape:
+def _fitting(frame: Frame, shot: Measurement, what: str) -> Array:
+    """The values of a frame that is as large as the snapshot, in the snapshot's units.
+
+    Counts stay counts: those of integers, and the mean of some, which is floating point.
+    """
+    if frame.values.shape != shot.values.shape:
         raise ShapeError(
             f"the {what} ({frame}) is {size_text(frame.values.shape)} and the snapshot "
-            f"{size_text(values.shape)}: both come from one sensor. Crop both the same way."
+            f"{size_text(shot.values.shape)}: both come from one sensor. Crop both the same way."
         )
-    return frame.values
+    counts, values = noted_counts(shot.attrs), frame.values
+    if counts == frame.counts:
+        return values
+    if counts is None:
+        is_counts = float(shot.values.max()) > MOST_FRACTION
+        full = np.float32(frame.counts or 1)
+        return np.asarray(values * full, np.float32) if is_counts else values
+    if frame.counts is not None:
+        return np.asarray(values * np.float32(frame.counts / counts), np.float32)
+    is_flat = what == "flat field"
+    level = float(np.median(values) if is_flat else values.max())
+    is_counts = level > (MOST_FLAT_FRACTION if is_flat else MOST_DARK_FRACTION)
+    return np.asarray(values / np.float32(counts), np.float32) if is_counts else values
 
 
-def _response(flat: Array, dark: Frame | None, level: float | None) -> Array:
+def _response(flat: Array, unlit: Array | np.float32) -> Array:
     """Response of each pixel, about 1."""
-    lit = flat - (dark.values if dark is not None else np.float32(level or 0.0))
+    lit = flat - unlit
     typical = float(np.median(lit))
     if not typical > 0:
         raise ValuesError(
@@ -221,29 +250,57 @@ def _too_many(count: int, pixels: int, is_auto: bool) -> str:
 # --- bits, colour, exposures --------------------------------------------------------------------
 
 
-def full_scale(values: Array, bits: int | None) -> tuple[float, list[Finding]]:
-    """Full scale of a frame that was read as fractions of a 16-bit file's, and what to say.
+def full_scale(shot: Measurement, bits: int | None) -> tuple[float, list[Finding]]:
+    """What is full scale among the values of a frame, and what to say about it.
 
-    bits: of the converter, if somebody knows; None looks at the counts.
+    bits: of the converter, if somebody knows. Otherwise full scale is that of the integer type: the
+    largest count of one frame says nothing that holds for the others of a series.
     """
+    counts = noted_counts(shot.attrs)
+    if counts is None:
+        return _float_scale(shot, bits), []
+    largest = int(shot.attrs.get(LARGEST_COUNT, np.round(float(shot.values.max()) * counts)))
     if bits is not None:
-        return (2**bits - 1) / CONTAINER, []
-    counts = values.astype(np.float64) * CONTAINER
-    whole = np.round(counts)
-    largest = int(whole.max())
-    if not LEAST_COUNT <= largest < 2 ** BIT_DEPTHS[-1] or not np.allclose(
-        counts, whole, atol=0.02
-    ):
-        return 1.0, []
-    if whole.min() < 0 or not np.any(whole % BYTE):
+        _check_bits(bits, largest, counts)
+        return (2**bits - 1) / counts, []
+    if counts != CONTAINER or not LEAST_COUNT <= largest < 2 ** BIT_DEPTHS[-1]:
         return 1.0, []
     depth = next(depth for depth in BIT_DEPTHS if largest < 2**depth)
     text = (
-        f"the counts reach {largest} of 65535: the snapshot is taken to be {depth}-bit, and "
-        f"{2**depth - 1} to be full scale. Give --bits {depth} to have it so for every snapshot, "
-        "or --bits 16 to keep the file's scale."
+        f"the counts reach {largest}, and full scale is that of a 16-bit file, {CONTAINER}. If the "
+        f"sensor has {depth} bits, --bits {depth} makes {2**depth - 1} full scale: the cube is "
+        f"then {CONTAINER / (2**depth - 1):.4g} times as bright."
     )
-    return (2**depth - 1) / CONTAINER, [Finding("note", text)]
+    return 1.0, [Finding("note", text)]
+
+
+def _float_scale(shot: Measurement, bits: int | None) -> float:
+    """Full scale of floating-point values: as they stand, unless they are counts of `bits` bits."""
+    largest = float(shot.values.max())
+    if bits is None:
+        return 1.0
+    if largest <= MOST_FRACTION:
+        raise ConfigError(
+            f"--bits is for counts, and this snapshot is floating point up to {largest:.4g}: its "
+            "values are taken to be fractions of full scale. Leave --bits out, or give the counts."
+        )
+    _check_bits(bits, round(largest), None)
+    return float(2**bits - 1)
+
+
+def _check_bits(bits: int, largest: int, counts: int | None) -> None:
+    """Raise if so many bits cannot be those of the counts, whose type reaches `counts`."""
+    if counts is not None and 2**bits - 1 > counts:
+        raise ConfigError(
+            f"--bits is {bits}, and the snapshot's integers reach {counts} at most: leave --bits "
+            "out."
+        )
+    if largest > 2**bits - 1:
+        fits = largest.bit_length()
+        raise ConfigError(
+            f"the counts reach {largest}, and {bits} bits hold {2**bits - 1}. Give --bits {fits} "
+            "or more, or leave it out where the camera fills the upper bits of a 16-bit file."
+        )
 
 
 def check_grey(values: Array, throughput: Array) -> None:
@@ -270,7 +327,7 @@ def check_grey(values: Array, throughput: Array) -> None:
             "the snapshot looks like the raw frame of a colour sensor: pixels of a 2×2 pattern "
             f"differ by {100 * contrast:.0f} % all over it. Its filters pass other wavelengths in "
             "every pixel, which no mask and no dispersion explains: take snapshots with a "
-            "monochrome sensor. If this one is, --no-check-mask goes on."
+            "monochrome sensor. If this sensor is monochrome, use --no-check-mask to continue."
         )
 
 
@@ -286,14 +343,48 @@ def average(exposures: Sequence[NDArray[Any]] | NDArray[Any], attrs: dict[str, A
     variance = stack.var(axis=0, ddof=1, dtype=np.float64).ravel()
     kept = np.sort(variance)[: math.ceil(COSMIC * variance.size)]
     noise = math.sqrt(float(kept.mean()) / len(stack))
-    return Measurement(
-        stack.mean(axis=0, dtype=np.float64),
-        {**attrs, "exposures": len(stack), "exposure_noise_std": noise},
-    )
+    found = {**attrs, "exposures": len(stack), "exposure_noise_std": noise}
+    counts = noted_counts(attrs)
+    if counts is not None:  # the mean of counts is no count any more
+        found[LARGEST_COUNT] = round(float(stack.max()) * counts)
+    return Measurement(stack.mean(axis=0, dtype=np.float64), found)
+
+
+def averaged(given: Any) -> Measurement:
+    """The mean of exposures: a stack `(N, H, L)`, a file of pages, or a list of frames or files."""
+    if isinstance(given, str | Path):
+        frames = load_exposures(given)
+    elif isinstance(given, list | tuple) and np.ndim(given[0] if given else 0) != 1:
+        frames = [as_measurement(one) for one in given]
+    else:
+        frames = [as_measurement(one) for one in (given if np.ndim(given) == 3 else [given])]
+    return average_frames(frames)
+
+
+def average_frames(frames: Sequence[Measurement]) -> Measurement:
+    """The mean of exposures that are read already, and that came in one type of number."""
+    full = {noted_counts(frame.attrs) for frame in frames}
+    if full - {1} and None not in full:
+        # Dark exposures of 0 and 1 are counts like the others.
+        counts = max(one or 1 for one in full)
+        frames = [
+            Measurement(
+                frame.values * np.float32((noted_counts(frame.attrs) or 1) / counts),
+                {**frame.attrs, COUNTS: counts},
+            )
+            for frame in frames
+        ]
+    elif len(full) > 1:
+        raise ValuesError(
+            "some of the exposures are integers and others floating point. Store them alike."
+        )
+    attrs = dict(frames[0].attrs) if frames else {}
+    return average([frame.values for frame in frames], attrs)
 
 
 def noted_noise(measurement: Measurement) -> float | None:
-    """Noise that `average` found, in the measurement's own units; None where there is none."""
+    """Noise that `average` found, in counts or the measurement's own units; None: none."""
     noise = measurement.attrs.get("exposure_noise_std")
-    known = isinstance(noise, int | float) and 0 < float(noise) < math.inf
-    return float(noise) if known and noise is not None else None
+    if not isinstance(noise, int | float) or not 0 < float(noise) < math.inf:
+        return None
+    return float(noise) * (noted_counts(measurement.attrs) or 1)

@@ -11,6 +11,7 @@ import difflib
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from prismask import __version__
-from prismask.errors import ConfigError, DivergedError
+from prismask.errors import ConfigError, DivergedError, ValuesError
 from prismask.inference import inspection
 from prismask.inference.alignment.pose import KnownPose
 from prismask.inference.delivery import (
@@ -39,6 +40,7 @@ from prismask.inference.methods.network import NETWORK
 from prismask.inference.methods.protocol import Estimate, Method
 from prismask.inference.methods.registry import FALLBACK, Choice
 from prismask.inference.options import DEFAULTS, Options
+from prismask.inference.raw_frames import averaged
 from prismask.models.machine import choose_device
 from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI
@@ -48,7 +50,7 @@ from prismask.progress import Progress, as_progress
 from prismask.scenes.conversion import as_mask, as_measurement
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
 from prismask.scenes.records import Cube, Mask, Measurement, array_hash, check_wavelengths
-from prismask.scenes.units import check_nanometres
+from prismask.scenes.units import check_nanometres, noted_counts
 from prismask.solvers.registry import list_solvers, solver_options
 from prismask.wording import told_in_python
 
@@ -86,6 +88,9 @@ def reconstruct(
     """The cube `(C, H, W)` behind a `measurement (H, L)` taken through `mask (H, W)`.
 
     measurement, mask: records, paths of files, NumPy arrays, torch tensors or xarray objects.
+        Integers are counts, and 1 is the largest of their type, unless `bits=12` says how far the
+        sensor counts; floating point is taken as it stands. With `average=True`, the measurement
+        is a stack `(N, H, L)` or a list of exposures of one scene.
     camera: None takes the one noted in the measurement or the mask, else the default one, else the
         band count that fits the two sizes.
     method, model: a solver or a registered method by name, or any `f(measurement, mask, camera)`;
@@ -117,13 +122,24 @@ def reconstruct(
         changes["pose"] = pose
     chosen = options.with_changes(changes)
     _check_spelling(dict(chosen.method_options), chosen, given)
-    shot, aperture = as_measurement(measurement), as_mask(mask)
+    shot, aperture = _snapshot(measurement, chosen), as_mask(mask)
     cube = Reconstruction(chosen, given).run(
         shot, aperture, camera, wavelengths, as_progress(progress, "reconstructing")
     )
     warn_in_python(cube.attrs["findings"], stacklevel=3)
     return cube
 
+
+def _snapshot(given: MeasurementLike, options: Options) -> Measurement:
+    """The measurement, or the mean of the exposures that were given for it."""
+    return averaged(given) if options.average else as_measurement(given)
+
+
+SYNONYMS = {
+    "mask_uncertainty": "mask_std", "mask_error": "mask_std", "noise": "noise_std",
+    "dark_frame": "dark", "flat_field": "flat", "bit_depth": "bits", "confidence": "level",
+}  # fmt: skip
+"""Other words for arguments, which their letters do not show."""
 
 OF_THE_CAMERA = frozenset(field.name for field in fields(CameraDescription))
 """Words that describe a camera, not a reconstruction."""
@@ -135,6 +151,7 @@ def _check_spelling(words: Iterable[str], options: Options, given: Any) -> None:
     if solver not in list_solvers():
         return  # a registered method knows its own options
     is_solver = given is None and options.model is None
+    is_named = options.method is not None or not is_solver
     known = solver_options(solver) if is_solver else []
     own = ("camera", "method", "model", "wavelengths", "pose", "progress", "options")
     arguments = [*own, *(field.name for field in fields(Options))]
@@ -144,10 +161,12 @@ def _check_spelling(words: Iterable[str], options: Options, given: Any) -> None:
                 f"{word} belongs to the camera: camera=CASSI.from_step(bands=28, step=2.0), or "
                 f"camera=CameraDescription({word}=…) from prismask.optics.resolve."
             )
-        near = difflib.get_close_matches(word, arguments, n=1, cutoff=CLOSE_SPELLING)
-        if word not in known and near:
+        near = [SYNONYMS[word]] if word in SYNONYMS else []
+        near = near or difflib.get_close_matches(word, arguments, n=1, cutoff=CLOSE_SPELLING)
+        if word not in known and (near or not is_named):
+            meant = f" Did you mean {near[0]!r}?" if near else ""
             raise ConfigError(
-                f"reconstruct has no argument {word!r}. Did you mean {near[0]!r}? Others are "
+                f"reconstruct has no argument {word!r}.{meant} Others are "
                 f"{', '.join(sorted(set(arguments)))}, and the options of a solver."
             )
 
@@ -174,7 +193,8 @@ class Reconstruction:
     ) -> Cube:
         """`run` on whatever `reconstruct` takes; doubts about the cube become warnings too."""
         bar = as_progress(progress, "reconstructing")
-        cube = self.run(as_measurement(measurement), as_mask(mask), camera, wavelengths, bar)
+        shot = _snapshot(measurement, self.options)
+        cube = self.run(shot, as_mask(mask), camera, wavelengths, bar)
         warn_in_python(cube.attrs["findings"], stacklevel=3)
         return cube
 
@@ -183,11 +203,13 @@ class Reconstruction:
     ) -> str:
         """Short id of everything that decides the result."""
         listed = None if at is None else [float(value) for value in at]
+        counts = noted_counts(measurement.attrs)
         return with_own_spread(self.options, mask).recipe(
             version=__version__,
             measurement=array_hash(unscaled(measurement)),
             mask=mask.hash,
             wavelengths=listed,
+            **({} if counts is None else {"counts": counts}),
             **camera_attrs(camera),
             **self._identity(camera),
         )
@@ -260,7 +282,8 @@ class Reconstruction:
         """The camera to use, and the remark if it was guessed; sizes that do not fit raise."""
         notes, sizes = camera_notes(measurement, mask), (measurement.size, mask.size)
         found = resolve_camera(camera, notes, sizes=sizes)
-        inspection.check_fit(*sizes, found.camera)
+        look = partial(inspection.find_crop, measurement, mask, found.camera)
+        inspection.check_fit(*sizes, found.camera, look)
         return found.camera, [Finding("note", found.assumed)] if found.assumed else []
 
 
@@ -303,6 +326,12 @@ def find_wavelengths(
 ) -> tuple[NDArray[np.float64] | None, str]:
     """The wavelengths of the bands and where they were found."""
     if given is not None:
+        if np.ndim(given) == 1 and np.size(given) > 1 and np.all(np.diff(given) < 0):
+            raise ValuesError(
+                "the wavelengths descend; list them from the shortest on. If the shortest one "
+                "lands at the far end of the dispersion, the camera has a negative step, such as "
+                "--step -2."
+            )
         checked = check_wavelengths(given, camera.bands)
         check_nanometres(checked)
         return checked, "given"

@@ -12,7 +12,6 @@ they were.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from prismask import __version__
 from prismask.checks import choose
-from prismask.errors import ConfigError, PrismaskWarning, ShapeError, ValuesError
+from prismask.errors import ConfigError, ShapeError, ValuesError
 from prismask.scenes.formats.contents import (
     Contents,
     Kind,
@@ -45,7 +44,8 @@ from prismask.scenes.formats.selection import (
     may_be_list,
 )
 from prismask.scenes.records import Array, Cube, Mask, Measurement, Record, check_mask_std
-from prismask.scenes.units import is_length, to_fraction
+from prismask.scenes.units import COUNTS, full_count, is_length, to_fraction
+from prismask.wording import warn_caller
 
 if TYPE_CHECKING:
     import xarray
@@ -107,7 +107,7 @@ def _as_record(given: Any, kind: Kind, name: str) -> Record:
     if isinstance(given, Cube | Mask | Measurement):
         raise ValuesError(
             f"{name} is a {type(given).__name__}; a {_KINDS[kind].__name__} belongs there. Are two "
-            "arguments interchanged?"
+            "arguments swapped?"
         )
     if isinstance(given, str | os.PathLike):
         from prismask.scenes.formats.files import load
@@ -115,8 +115,11 @@ def _as_record(given: Any, kind: Kind, name: str) -> Record:
         return load(Path(given), kind)
     if hasattr(given, "dims") and hasattr(given, "coords"):
         return _from_xarray(given, kind)
-    values = to_fraction(_without_batch(_array(given, name), kind, name))
+    raw = _without_batch(_array(given, name), kind, name)
+    values, full = to_fraction(raw), full_count(raw)
     _warn_of_axes(values.shape, name)
+    if kind == "measurement" and full is not None:
+        return Measurement(values, {COUNTS: full})
     return _KINDS[kind](values)
 
 
@@ -125,7 +128,7 @@ def _warn_of_axes(shape: tuple[int, ...], name: str) -> None:
 
     text = other_band_axis(shape)
     if text:
-        warnings.warn(f"{name}: {text}", PrismaskWarning, stacklevel=5)
+        warn_caller(f"{name}: {text}")
 
 
 def _from_xarray(given: Any, kind: Kind) -> Record:
@@ -142,10 +145,21 @@ def _array(given: Any, name: str) -> NDArray[Any]:
         given = given.detach().cpu()
         # NumPy knows no bfloat16.
         given = given.float() if given.is_floating_point() else given
+    if np.ma.is_masked(given):
+        count = int(np.ma.getmaskarray(given).sum())
+        raise ValuesError(
+            f"{name} is a masked array, and {count} of its values are masked: methods take "
+            "whole frames. For a snapshot, pass y.filled(0) and "
+            "bad_pixels=np.ma.getmaskarray(y), which fills them from their neighbours."
+        )
     try:
         array = np.asarray(given)
     except ValueError as problem:
         raise ValuesError(f"{name} is no array of numbers: {problem}.") from problem
+    if array.dtype.kind == "c":
+        raise ValuesError(
+            f"{name} holds {array.dtype} values, and real numbers are needed: take abs() or .real."
+        )
     if array.dtype.kind not in "fiub":
         raise ValuesError(
             f"{name} is a {type(given).__name__}; give a record, the path of a file, a NumPy "
@@ -162,6 +176,12 @@ def _without_batch(array: NDArray[Any], kind: Kind, name: str) -> NDArray[Any]:
     if array.ndim not in fits:
         wanted = {"cube": "C×H×W", "mask": "H×W or C×H×W", "measurement": "H×W"}[kind]
         came = "×".join(map(str, array.shape)) or "a single number"
+        if kind == "measurement" and array.ndim == 3:
+            raise ShapeError(
+                f"{name} is {came}; one measurement is H×W. If these are exposures of one "
+                "scene, give --average: their mean is then reconstructed. Snapshots of several "
+                "scenes are handed over one at a time."
+            )
         raise ShapeError(f"{name} is {came}; one {kind} is {wanted}. Hand over one at a time.")
     return array
 

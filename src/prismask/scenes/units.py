@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,9 @@ from prismask.errors import FormatError, ValuesError
 
 FULL_SCALE = {"u1": 255, "u2": 65535, "i1": 127, "i2": 32767}
 """What counts as 1 for each integer type that sensors and images use."""
+
+COUNTS = "full_scale_counts"
+"""What a record notes that was read from integers: the count that became 1."""
 
 KAIST_FULL_SCALE = 65536
 """TSA-Net's training files hold `img` and `img_expand` in 65536ths of full scale."""
@@ -49,6 +52,20 @@ def to_fraction(values: NDArray[Any]) -> NDArray[Any]:
             "uint16, which are divided by 255 and 65535."
         )
     return values.astype(np.float32) / np.float32(full)
+
+
+def full_count(values: NDArray[Any]) -> int | None:
+    """The count that `to_fraction` makes 1; None where the numbers are no counts."""
+    if values.dtype.kind not in "iu" or values.size == 0:
+        return None
+    is_binary = int(values.min()) >= 0 and int(values.max()) <= 1
+    return 1 if is_binary else FULL_SCALE.get(values.dtype.str[1:])
+
+
+def noted_counts(attrs: Mapping[str, Any]) -> int | None:
+    """What the integers of a record were divided by, if it came from such."""
+    noted = attrs.get(COUNTS)
+    return int(noted) if noted in (1, *FULL_SCALE.values()) else None
 
 
 def kaist_to_fraction(values: NDArray[Any]) -> NDArray[Any]:

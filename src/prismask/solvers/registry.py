@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from importlib import import_module
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from prismask.checks import choose, nearest
@@ -60,6 +61,12 @@ def create_solver(name: str = "gap-tv", **options: Any) -> Solver:
             raise ConfigError(
                 f"{name} has no option {option!r}.{nearest(option, known)} "
                 f"Known: {', '.join(sorted(known))}."
+            )
+    for field in dataclasses.fields(build):
+        value = options.get(field.name, 0)
+        if field.type == "int" and not isinstance(value, Integral):
+            raise ConfigError(
+                f"{name} does not take {field.name}={value!r}: a whole number is needed."
             )
     try:
         solver: Solver = build(**options)

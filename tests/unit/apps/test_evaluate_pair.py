@@ -60,3 +60,10 @@ def test_other_units_are_noticed_and_fitted(
     assert fitted["psnr_unit"] == pytest.approx(plain["psnr_unit"], abs=0.2)
     assert fitted["inside"] == pytest.approx(plain["inside"], abs=0.03)
     assert "is multiplied by" in remarks
+
+
+def test_a_swapped_pair_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        "are the two swapped? The order is TRUTH"
+        in scores(capsys, "evaluate-pair cube.nc truth.nc")[1]
+    )

@@ -149,3 +149,15 @@ def test_a_models_sentences_stay_whole() -> None:
     rows = dict(_record_rows({"caution": sentence, "scores": list(range(200))}))
     assert rows["caution"] == sentence
     assert rows["scores"].endswith("… (--json shows all)")
+
+
+def test_info_fails_where_nothing_can_be_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "mask.npy", np.ones((4, 4), np.complex64))
+    assert run(["info", str(tmp_path / "mask.npy")]) == 2
+    said = capsys.readouterr().out
+    assert "holds nothing that can be used" in said
+    assert "--variable" not in said
+    np.savez(tmp_path / "two.npz", a=np.ones((4, 4)), b=np.ones((4, 4)))
+    assert run(["info", str(tmp_path / "two.npz")]) == 0

@@ -103,17 +103,33 @@ def test_the_command_that_is_named_mends_a_mask_the_wrong_way_round(
     np.testing.assert_array_equal(load_cube("cube.nc").values, load_cube("right.nc").values)
 
 
-@pytest.mark.parametrize("larger", [(1, 1), (0, 22)])
+@pytest.mark.parametrize(
+    ("crop", "larger", "words"),
+    [
+        ("0,0,100,100", (1, 1), "1 px too tall and 1 px too wide"),
+        ("1,0,100,100", (1, 0), "The mask is 1 px too tall. The part"),
+        ("0,11,100,100", (0, 22), "as large as the sensor"),
+        ("7,60,100,100", (9, 71), "9 px too tall and 71 px too wide"),
+    ],
+)
 def test_the_crop_that_is_named_fits_a_mask_that_is_too_large(
-    folder: Path, frames: tuple[np.ndarray, np.ndarray], larger: tuple[int, int],
-    capsys: pytest.CaptureFixture[str],
+    folder: Path, frames: tuple[np.ndarray, np.ndarray], crop: str, larger: tuple[int, int],
+    words: str, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    np.save("large.npy", np.pad(frames[1], ((0, larger[0]), (0, larger[1]))))
+    # The rest is part of the code too, as on a real plate.
+    plate = fabricate_mask((100 + larger[0], 100 + larger[1]), seeded(5)).numpy()
+    top, left, *_ = (int(number) for number in crop.split(","))
+    plate[top : top + 100, left : left + 100] = frames[1]
+    np.save("large.npy", plate)
     line = f"reconstruct shot.npy --mask large.npy --dark 0 {FAST}"
     assert run(f"{line} -o cube.nc") == 2
-    assert "--crop-mask 0,0,100,100" in capsys.readouterr().err
-    assert run(f"{line} -o cube.nc --crop-mask 0,0,100,100") == 0
-    assert run(f"{line} -o other.nc --crop-mask 5,5,100,100") == 2
+    told = capsys.readouterr().err
+    assert f"--crop-mask {crop} " in told
+    assert words in told
+    assert run(f"{line} -o cube.nc --crop-mask {crop}") == 0
+    assert run(f"reconstruct shot.npy --mask mask.npy --dark 0 {FAST} -o right.nc") == 0
+    np.testing.assert_array_equal(load_cube("cube.nc").values, load_cube("right.nc").values)
+    assert run(f"{line} -o other.nc --crop-mask 5,95,100,100") == 2
     assert "TOP,LEFT,HEIGHT,WIDTH within the mask" in capsys.readouterr().err
 
 

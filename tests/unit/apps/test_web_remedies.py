@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import prismask
 from prismask.apps.web.jobs import Job
 from prismask.apps.web.remedies import COLD_SECONDS, Estimates, changed_order, notices, page_words
 from prismask.apps.web.results import Result
@@ -103,3 +106,44 @@ def test_time_left_is_known_from_the_first_second(tmp_path: Path) -> None:
 def test_a_variable_cannot_be_named_on_the_page() -> None:
     text = "a.npz: several. Name one with --variable NAME (for --mask: --mask-variable NAME)."
     assert page_words(text) == "a.npz: several. Send a file that holds it alone."
+
+
+FLAG = re.compile(r"(?<![\w`-])--[a-z][a-z-]+[a-z]")
+COMMANDS_ONLY = {
+    "--turn",
+    "--mask",
+    "--variable",
+    "--mask-variable",
+    "--overwrite",
+    "--resume",
+    "--method",
+}
+
+
+def test_whatever_a_reconstruction_says_has_a_field_on_the_page() -> None:
+    """Messages of everything that a job runs, read from the code."""
+    folder = Path(prismask.__file__).parent
+    for room in ("inference", "scenes/conversion.py", "optics/resolve.py"):
+        files = folder.glob(f"{room}/**/*.py") if "." not in room else [folder / room]
+        for file in files:
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    text = node.value
+                    if "intervals" in file.parts or not text.strip() or "`" in text:
+                        continue
+                    left = set(FLAG.findall(page_words(text))) - COMMANDS_ONLY
+                    assert not left, (file.name, text)
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("Give --turn-mask transposed if", "Give “Turn the mask”: transposed if"),
+        ("snapshot: --crop-mask 1,0,9,9 (TOP", "snapshot: “Part of the mask”: 1,0,9,9 (TOP"),
+        ("Use --no-check-mask to continue", "Untick “Look for the mask first” to continue"),
+        ("--bits 12 makes 4095 full", "“Sensor bits” 12 makes 4095 full"),
+        ("--bad-pixels none keeps them.", "Untick “Fill hot and dead pixels” to keep them."),
+    ],
+)
+def test_options_of_raw_frames_are_fields_too(told: str, shown: str) -> None:
+    assert page_words(told) == shown

@@ -134,3 +134,44 @@ def test_arrays_are_evaluated(mask: Mask) -> None:
         for cube, aperture in ((scene, mask), (torch.tensor(scene.values), mask.values))
     )
     assert made.mean("gap", "mine", "rmse") == wanted.mean("gap", "mine", "rmse")
+
+
+def test_masked_and_complex_arrays_are_refused_with_what_to_do(
+    shot: Measurement, mask: Mask
+) -> None:
+    masked = np.ma.masked_greater(shot.values, 0.5 * shot.values.max())
+    with pytest.raises(ValueError, match=r"are masked: .* bad_pixels=np.ma.getmaskarray\(y\)"):
+        reconstruct(masked, mask, CAMERA)
+    with pytest.raises(ValueError, match="complex64 values, and real numbers are needed"):
+        reconstruct(shot.values.astype(np.complex64), mask, CAMERA)
+
+
+def test_descending_wavelengths_ask_for_a_negative_step(shot: Measurement, mask: Mask) -> None:
+    with pytest.raises(ValueError, match="has a negative step, such as step=-2 of the camera"):
+        reconstruct(shot, mask, CAMERA, wavelengths=GRID[::-1], iterations=1)
+
+
+def test_other_words_and_broken_numbers_are_told(shot: Measurement, mask: Mask) -> None:
+    with pytest.raises(ConfigError, match=r"no argument 'mask_uncertainty'. Did you mean 'mask_st"):
+        reconstruct(shot, mask, CAMERA, mask_uncertainty=0.1)
+    with pytest.raises(ConfigError, match=r"not take iterations=2.5: a whole number"):
+        reconstruct(shot, mask, CAMERA, "gap-tv", iterations=2.5)
+
+
+def test_findings_name_arguments_and_small_frames_are_not_checked(
+    shot: Measurement, mask: Mask
+) -> None:
+    cube = reconstruct(shot.values, mask, CAMERA, iterations=1)
+    said = " ".join(cube.attrs["findings"])
+    assert "--" not in said
+    assert "too small to check that this is its mask" in said
+    unasked = reconstruct(shot.values, mask, CAMERA, iterations=1, check_mask=False)
+    assert "too small" not in " ".join(unasked.attrs["findings"])
+
+
+def test_a_swapped_truth_and_the_line_that_is_warned_of(shot: Measurement, mask: Mask) -> None:
+    truth, made = random_scene(1, SIZE, GRID), reconstruct(shot, mask, CAMERA, iterations=2)
+    prismask.score(made, truth)
+    with pytest.warns(PrismaskWarning, match=r"swapped\? score\(estimate, truth\)") as told:
+        prismask.score(truth, made)
+    assert told[0].filename == __file__

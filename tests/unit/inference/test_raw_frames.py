@@ -20,6 +20,7 @@ from prismask.inference.reconstruct import reconstruct
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
+from prismask.scenes.conversion import as_measurement
 from prismask.scenes.records import Mask, Measurement
 from prismask.scenes.synthetic.demo import random_scene
 
@@ -142,23 +143,26 @@ def test_the_dark_frame_and_the_flat_field_show_bad_pixels_as_well(clean: Any, m
 
 
 @pytest.mark.parametrize("bits", [10, 12, 14])
-def test_fewer_bits_in_a_16_bit_file_are_seen(clean: Any, mask: Mask, bits: int) -> None:
+def test_fewer_bits_in_a_16_bit_file_are_told_and_change_nothing_unasked(
+    clean: Any, mask: Mask, bits: int
+) -> None:
     full = 2**bits - 1
     counts = np.round(clean * full).astype(np.uint16)
-    seen = look(counts.astype(np.float32) / 65535, mask, dark=0)
-    assert f"taken to be {bits}-bit" in texts(seen)
+    shot = as_measurement(counts)
+    seen = look(shot.values, mask, shot.attrs, dark=0)
+    assert f"--bits {bits} makes {full} full scale" in texts(seen)
+    assert float(seen.snapshot.signal.max()) == pytest.approx(counts.max() / 65535, rel=1e-5)
+    said = look(shot.values, mask, shot.attrs, dark=0, bits=bits)
     torch.testing.assert_close(
-        seen.snapshot.signal, torch.tensor(counts / full, dtype=torch.float32), rtol=1e-5, atol=0
+        said.snapshot.signal, torch.tensor(counts / full, dtype=torch.float32), rtol=1e-5, atol=0
     )
-    kept = look(counts.astype(np.float32) / 65535, mask, dark=0, bits=16)
-    assert float(kept.snapshot.signal.max()) == pytest.approx(counts.max() / 65535, rel=1e-5)
-    assert "bit" not in texts(kept)
+    assert "bits" not in texts(said)
 
 
 def test_other_frames_keep_their_scale(clean: Any, mask: Mask) -> None:
-    eight = np.round(60 * clean).astype(np.float32) / 255
-    for values in (clean, 0.1 * clean, eight, np.round(60000 * clean) / 65535):
-        assert raw_frames.full_scale(np.asarray(values, np.float32), None) == (1.0, [])
+    eight = np.round(60 * clean).astype(np.uint8)
+    for values in (clean, 0.1 * clean, eight, np.round(60000 * clean).astype(np.uint16)):
+        assert raw_frames.full_scale(as_measurement(values), None) == (1.0, [])
     with pytest.raises(ConfigError, match="sensors have 8 to 16"):
         Options(bits=20)
 
@@ -240,3 +244,122 @@ def test_options_with_frames_are_hashable_and_decide_the_recipe(clean: Any) -> N
         len({one.recipe(), other.recipe(), Options().recipe(), Options(flat=clean).recipe()}) == 4
     )
     assert isinstance(one.with_changes({"samples": 4}).dark, Frame)
+
+
+# --- counts: integers keep one scale, and numbers beside them are counts --------------------------
+
+
+@pytest.fixture(scope="module")
+def counts(clean: Any) -> Any:
+    """12-bit counts with a dark level of 200."""
+    return np.round(200 + 3500 * clean).astype(np.uint16)
+
+
+def cube_of(counts: Any, mask: Mask, **options: Any) -> Any:
+    return reconstruct(
+        counts, mask, CAMERA, "gap-tv", iterations=2, wavelengths=GRID, check_mask=False, **options
+    )
+
+
+def assert_alike(one: Any, other: Any) -> None:
+    assert np.abs(one.values - other.values).mean() < 0.01 * other.values.mean()
+
+
+@pytest.mark.parametrize("form", ["uint16", "float64", "uint16 file", "float64 file", "number"])
+def test_dark_and_flat_beside_counts_are_counts(
+    clean: Any, counts: Any, mask: Mask, form: str, tmp_path: Path
+) -> None:
+    dark: Any = np.full(counts.shape, 200)
+    flat: Any = np.full(counts.shape, 3000)
+    if form != "number":
+        dark, flat = dark.astype(form.split()[0]), flat.astype(form.split()[0])
+        if form.endswith("file"):
+            np.save(tmp_path / "dark.npy", dark)
+            np.save(tmp_path / "flat.npy", flat)
+            dark, flat = tmp_path / "dark.npy", tmp_path / "flat.npy"
+    else:
+        dark, flat = 200, flat.astype(np.uint16)
+    cube = cube_of(counts, mask, dark=dark, flat=flat)
+    plain = cube_of(np.round(3500 * clean).astype(np.uint16), mask, dark=0)
+    assert_alike(cube, plain)
+    assert cube.attrs["dark_level"] == (200 if form == "number" else 0)
+
+
+def test_a_dark_frame_of_zeros_and_ones_is_in_counts_too(counts: Any, mask: Mask) -> None:
+    faint = (np.arange(counts.size).reshape(counts.shape) % 2).astype(np.uint16)
+    assert_alike(cube_of(counts, mask, dark=faint), cube_of(counts, mask, dark=0))
+
+
+def test_a_normalised_flat_field_goes_with_counts(counts: Any, mask: Mask) -> None:
+    flat = np.where(np.arange(counts.shape[1]) < 60, 0.8, 1.0) * np.ones(counts.shape)
+    lit = np.round((counts - 200.0) * flat + 200).astype(np.uint16)
+    dark = np.full(counts.shape, 200, np.uint16)
+    assert_alike(cube_of(lit, mask, dark=dark, flat=flat), cube_of(counts, mask, dark=dark))
+
+
+def test_integer_frames_beside_a_mean_of_counts_are_counts(counts: Any, mask: Mask) -> None:
+    dark = np.full(counts.shape, 200, np.uint16)
+    mean = cube_of(counts.astype(np.float64), mask, dark=dark)
+    np.testing.assert_allclose(
+        mean.values, 65535 * cube_of(counts, mask, dark=dark).values, rtol=1e-3, atol=1e-2
+    )
+
+
+def test_a_quarter_of_the_light_gives_a_quarter_of_the_cube(counts: Any, mask: Mask) -> None:
+    less = np.round(200 + (counts - 200.0) / 4).astype(np.uint16)
+    for bits in (None, 12):
+        full, dim = (cube_of(one, mask, dark=200, bits=bits).values for one in (counts, less))
+        assert dim.mean() == pytest.approx(full.mean() / 4, rel=0.02)
+    assert full.mean() == pytest.approx(
+        65535 / 4095 * cube_of(counts, mask, dark=200).values.mean(), rel=1e-3
+    )
+
+
+def test_averaging_keeps_the_scale_of_one_exposure(counts: Any, mask: Mask) -> None:
+    noise = np.random.default_rng(0).normal(0, 4, (6, *counts.shape))
+    stack = np.round(counts + noise).clip(0).astype(np.uint16)
+    one = cube_of(stack[0], mask, dark=200, bits=12)
+    for given in (stack, list(stack)):
+        mean = cube_of(given, mask, dark=200, average=True, bits=12)
+        assert mean.values.mean() == pytest.approx(one.values.mean(), rel=0.02)
+        assert mean.attrs["noise_std"] == pytest.approx(4 / np.sqrt(6), rel=0.05)
+        assert mean.attrs["noise_from"] == "from 6 exposures"
+    with pytest.raises(ConfigError, match=f"the counts reach {stack.max()}, and 8 bits hold 255"):
+        cube_of(stack, mask, average=True, bits=8)
+
+
+def test_a_stack_without_average_is_told_of_it(counts: Any, mask: Mask, tmp_path: Path) -> None:
+    stack = np.stack([counts, counts])
+    np.save(tmp_path / "stack.npy", stack)
+    for given in (stack, tmp_path / "stack.npy"):
+        with pytest.raises(ShapeError if given is stack else ValueError, match="average=True"):
+            cube_of(given, mask)
+    assert cube_of(tmp_path / "stack.npy", mask, average=True).attrs["noise_from"]
+
+
+def test_bits_that_cannot_be_are_refused(clean: Any, counts: Any, mask: Mask) -> None:
+    top = int(counts.max())
+    with pytest.raises(ConfigError, match=f"reach {top}, and 8 bits hold 255. Give bits=12 or"):
+        cube_of(counts, mask, bits=8)
+    with pytest.raises(ConfigError, match="reach 255 at most"):
+        cube_of((counts // 16).astype(np.uint8), mask, bits=12)
+    with pytest.raises(ConfigError, match="bits is for counts, and this snapshot is floating"):
+        cube_of(clean, mask, bits=12)
+    as_floats = cube_of(counts.astype(float), mask, bits=12, dark=200)
+    np.testing.assert_allclose(
+        as_floats.values, cube_of(counts, mask, bits=12, dark=200).values, atol=1e-5
+    )
+
+
+def test_numbers_that_cannot_be_are_refused(clean: Any, counts: Any, mask: Mask) -> None:
+    with pytest.raises(ConfigError, match="dark is -5; a sensor reads 0 or more"):
+        cube_of(counts, mask, dark=-5)
+    with pytest.raises(ValuesError, match=r"it is 4000, and the values .* to 3000 counts"):
+        cube_of(counts, mask, dark=4000)
+    with pytest.raises(ValuesError, match="noise_std is 4, more than the whole range"):
+        cube_of(clean, mask, noise_std=4)
+    assert cube_of(counts, mask, noise_std=4, dark=200).attrs["noise_std"] == pytest.approx(4)
+    with pytest.warns(UserWarning, match=r"is 0.05 counts: .* give dark=3277"):
+        cube_of(counts, mask, dark=0.05)
+    with pytest.warns(UserWarning, match=r"is 0.004 counts: .* give noise_std=262"):
+        cube_of(counts, mask, dark=200, noise_std=0.004)

@@ -155,7 +155,8 @@ def test_levels_are_numbers(value: float) -> None:
     for name in ("dark", "noise_std"):
         with pytest.raises(ConfigError, match=f"{name} is"):
             Options(**{name: value})  # type: ignore[arg-type]  # one key each
-    Options(dark=-0.1)
+    with pytest.raises(ConfigError, match="a sensor reads 0 or more without light"):
+        Options(dark=-0.1)
 
 
 @pytest.mark.parametrize("size", [(1, 24), (24, 1), (2, 2)])

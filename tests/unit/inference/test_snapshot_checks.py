@@ -74,7 +74,7 @@ def test_odd_sizes_are_not_guessed(measurement: tuple[int, int]) -> None:
         ((84, 40), (40, 30), "Turned by 90° the measurement would fit"),
         ((84, 40), (30, 40), "give --axis height"),
         ((60, 114), (50, 50), "mask is smaller than the scene"),
-        ((60, 114), (70, 70), "Crop the mask to the scene"),
+        ((60, 114), (70, 70), "The mask is 10 px too tall and 10 px too wide, and which part"),
     ],
 )
 def test_sizes_that_do_not_fit_name_what_would(

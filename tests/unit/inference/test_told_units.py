@@ -119,7 +119,7 @@ def test_a_solver_that_cannot_be_told_says_so(shot: Measurement, mask: Mask) -> 
     found = reconstruct(shot, mask, method="twist", iterations=2, dark=DARK, noise_std=NOISE)
     assert "twist cannot be told the noise" in found.attrs["findings"][-1]
     silent = reconstruct(shot, mask, method="twist", iterations=2, dark=DARK)
-    assert not silent.attrs["findings"]
+    assert not any("noise" in line for line in silent.attrs["findings"])
     assert found.attrs["noise_std"] == pytest.approx(NOISE)
 
 

@@ -62,7 +62,7 @@ def test_integers_are_fractions_of_full_scale_as_in_files(tmp_path: Path) -> Non
         (np.float32(1), ShapeError, "measurement is a single number"),
         ({"y": 1}, ValuesError, "measurement is a dict; give a record, the path of a file"),
         ([[1, 2], [3]], ValuesError, "no array of numbers"),
-        (1j * VALUES[0], ValuesError, "of real numbers"),
+        (1j * VALUES[0], ValuesError, "real numbers are needed"),
     ],
 )
 def test_what_does_not_fit_is_told(given: Any, error: type[PrismaskError], told: str) -> None:

@@ -200,3 +200,12 @@ def test_a_bayer_frame_says_so_in_its_tags(tmp_path: Path) -> None:
     )  # fmt: skip
     with pytest.raises(FormatError, match="raw frame of a colour sensor"):
         load_measurement(tmp_path / "raw.tif")
+
+
+def test_a_tiff_counts_as_what_it_becomes(tmp_path: Path) -> None:
+    """Bytes that are packed well are four times as many as float32."""
+    path = tmp_path / "bomb.tif"
+    page = np.zeros((16384, 16384), np.uint8)
+    tifffile.imwrite(path, page, compression="zlib", tile=(4096, 4096))
+    with pytest.raises(FormatError, match="its pages would take"):
+        load_measurement(path)

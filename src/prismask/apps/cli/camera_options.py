@@ -171,15 +171,16 @@ class RawFrameOptions:
     """From what a camera writes to a snapshot."""
 
     dark: str | None = None
-    """Dark frame (a file), or dark level (a number, in the snapshot's own units). [default: a
-    level that is read from the snapshot]"""
+    """Dark frame (a file), or dark level (a number: in counts where the snapshot's pixels are
+    integers, else in its own units). [default: a level that is estimated from the snapshot]"""
     flat: Path | None = None
     """Flat field: a picture of even light without the mask."""
     bad_pixels: str = "auto"
     """Map of bad pixels (a file, 0 where they are sound); auto: hot and dead ones are found; none:
     they stay as they are."""
     bits: int | None = None
-    """Bits of the sensor, if its counts came in a 16-bit file. [default: seen in the counts]"""
+    """Bits of the sensor, if its counts came in a 16-bit file: 12 makes 4095 full scale. [default:
+    full scale is that of the file, in every snapshot alike]"""
     average: bool = False
     """The snapshots, or the pages of the one file, are exposures of one scene: average them, and
     take their spread for the noise."""
@@ -255,15 +256,13 @@ class RawFrameOptions:
         return MaskStd(self._as_mask(load_mask_std(given)), str(given))
 
     def _average(self, sources: Sequence[Path], variable: str | None) -> Measurement:
-        from prismask.inference.raw_frames import average
-        from prismask.scenes.formats.files import load_cube, load_measurement
+        from prismask.inference.raw_frames import average_frames
+        from prismask.scenes.formats.files import load_exposures, load_measurement
 
         if len(sources) == 1:
             _check_pages(sources[0], variable)
-            pages = load_cube(sources[0], variable)
-            return average(pages.values, {"source": sources[0].name})
-        frames = [load_measurement(path, variable) for path in sources]
-        return average([frame.values for frame in frames], dict(frames[0].attrs))
+            return average_frames(load_exposures(sources[0], variable))
+        return average_frames([load_measurement(path, variable) for path in sources])
 
 
 def number_or_file(text: str, option: str) -> float | Path:

@@ -46,12 +46,15 @@ def evaluate_pair(
     as_json
         Print one JSON object instead of a table.
     """
+    from prismask.evaluation.scoring import SWAPPED, are_swapped
     from prismask.scenes.formats.files import load_cube
     from prismask.scenes.resample import check_same_bands
 
     true_cube = load_cube(truth, truth_variable)
     guess = load_cube(estimate, variable)
     check_same_bands(guess, true_cube)
+    if are_swapped(guess, true_cube):
+        remark(f"warning: {SWAPPED} The order is TRUTH ESTIMATE.")
     factor = best_factor(guess, true_cube)
     if fit_scale:
         guess = scaled(guess, factor)

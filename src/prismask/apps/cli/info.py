@@ -11,6 +11,10 @@ from cyclopts import Parameter
 from prismask.apps.cli.terminal import say, table
 from prismask.checks import size_text
 
+USELESS = 2
+"""Exit code for a file of which nothing can be used."""
+MOST_LISTED, LONGEST_NAME = 40, 80
+"""Variables that are listed, and letters of their names; --json shows them all."""
 LONGEST_LIST = 90
 """Characters of a list of numbers that are shown; --json shows them all. Sentences are whole."""
 
@@ -21,7 +25,7 @@ def info(
     *,
     variable: str | None = None,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
-) -> None:
+) -> int:
     """Show what a file holds: arrays, sizes, wavelengths and history.
 
     Parameters
@@ -41,6 +45,8 @@ def info(
         say(json.dumps(plain(summary), indent=2))
     else:
         say(as_text(summary))
+    is_useless = all(entry["note"] for entry in summary["variables"])
+    return USELESS if summary["problem"] and is_useless else 0
 
 
 def as_text(summary: dict[str, Any]) -> str:
@@ -53,7 +59,10 @@ def as_text(summary: dict[str, Any]) -> str:
     if at:
         rows.append(("wavelengths", f"{len(at)} from {at[0]:g} to {at[-1]:g} nm"))
     if len(summary["variables"]) > 1 or summary["problem"]:
-        rows.append(("variables", "; ".join(_listed(entry) for entry in summary["variables"])))
+        listed = [_listed(entry) for entry in summary["variables"][:MOST_LISTED]]
+        more = len(summary["variables"]) - len(listed)
+        listed += [f"and {more} more (--json shows all)"] if more else []
+        rows.append(("variables", "; ".join(listed)))
     if summary["problem"]:
         rows.append(("unclear", " ".join(str(summary["problem"]).split())))
     text = table(rows)
@@ -81,7 +90,9 @@ def _values(summary: dict[str, Any]) -> str:
 
 def _listed(entry: dict[str, Any]) -> str:
     note = f", {entry['note']}" if entry["note"] else ""
-    return f"{entry['name']} ({entry['dtype']} {size_text(entry['shape'])}{note})"
+    name = str(entry["name"])
+    name = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
+    return f"{name} ({entry['dtype']} {size_text(entry['shape'])}{note})"
 
 
 def _rows(key: str, value: Any) -> list[tuple[str, str]]:

@@ -178,7 +178,7 @@ def _layer_facts(result: Result, layer: Layer) -> LayerFacts:
         "band": _unit(result),
         "uncertainty": "one standard deviation"
         if result.cube.std is not None
-        else "half the width of the interval",
+        else "half-width of the interval",
         "error": "cube − reference",
         "snapshot": "as it was recorded",
         "mask": "transmission",

@@ -5,13 +5,20 @@ from __future__ import annotations
 import asyncio
 import math
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, File, Form, UploadFile
+from fastapi import APIRouter, Depends, File, Form, Request, UploadFile
 
-from prismask.apps.cli.camera_options import Axis, CameraOptions, Design
+from prismask.apps.cli.camera_options import (
+    Axis,
+    CameraOptions,
+    Design,
+    Orientation,
+    RawFrameOptions,
+)
 from prismask.apps.web.api_common import (
     KNOWN,
     NONE,
@@ -65,10 +72,12 @@ async def order_of(
     ] = 0,
     level: Annotated[float, Form(gt=0, lt=1, description="coverage of the error bars")] = 0.9,
     noise_std: Annotated[
-        float | None, Form(ge=0, le=1e9, description="of the snapshot, in its own units")
+        float | None,
+        Form(ge=0, le=1e9, description="of the snapshot, in counts or its own units"),
     ] = None,
     dark: Annotated[
-        float | None, Form(ge=-1e9, le=1e9, description="level of the snapshot, in its own units")
+        float | None,
+        Form(ge=0, le=1e9, description="level of the snapshot, in counts or its own units"),
     ] = None,
     mask_std: Annotated[
         float | None, Form(ge=0, le=1, description="how far the mask may be wrong, in its units")
@@ -83,6 +92,11 @@ async def order_of(
     wavelengths: Annotated[str | None, Form(description="in nm: a,b,c", max_length=20_000)] = None,
     axis: Annotated[Axis | None, Form(description="along which the prism disperses")] = None,
     design: Annotated[Design | None, Form(description="one disperser or two")] = None,
+    bits: Annotated[
+        int | None, Form(ge=8, le=16, description="of the sensor, in a 16-bit file")
+    ] = None,
+    fill_bad_pixels: Annotated[bool, Form(description="find hot and dead pixels")] = True,
+    check_mask: Annotated[bool, Form(description="look for the mask in the snapshot")] = True,
 ) -> Order:
     """The order that the form describes."""
     choices = site.choices
@@ -98,7 +112,7 @@ async def order_of(
     )  # fmt: skip
     order = Order(
         method, path, samples, iterations, level, seed, camera, choices.device, align, adapt,
-        noise_std, dark, mask_std,
+        noise_std, dark, mask_std, bits, "auto" if fill_bad_pixels else "none", check_mask,
     )  # fmt: skip
     # What contradicts itself is refused at once, not when its turn comes.
     order.options()
@@ -107,12 +121,40 @@ async def order_of(
     return order
 
 
-@router.post("/jobs", status_code=202, responses=SENT)
+async def raw_of(
+    average: Annotated[bool, Form(description="the snapshot's pages are exposures")] = False,
+    turn_snapshot: Annotated[Orientation | None, Form(description="before anything else")] = None,
+    turn_mask: Annotated[Orientation | None, Form(description="before it is cropped")] = None,
+    crop_mask: Annotated[
+        str | None, Form(description="top,left,height,width in px", max_length=100)
+    ] = None,
+) -> RawFrameOptions:
+    """What is done to the files first."""
+    crop = _numbers(crop_mask, "crop_mask", "pixels: top, left, height, width")
+    return RawFrameOptions(
+        average=average, turn_snapshot=turn_snapshot, turn_mask=turn_mask, crop_mask=crop
+    )
+
+
+async def only_known(request: Request) -> None:
+    """Raise for a field that nobody reads: somebody has misspelt what they want."""
+    known = {
+        name
+        for function in (order_of, raw_of, submit)
+        for name in signature(function).parameters
+        if name not in ("site", "order", "raw")
+    }
+    for name in await request.form():
+        choose(name, sorted(known), "field")
+
+
+@router.post("/jobs", status_code=202, responses=SENT, dependencies=[Depends(only_known)])
 async def submit(
     site: Here,
     snapshot: Annotated[UploadFile, File(description="NetCDF, MATLAB, NPY, NPZ, TIFF or PNG")],
     mask: Annotated[UploadFile, File(description="the calibrated mask, any of these formats")],
     order: Annotated[Order, Depends(order_of)],
+    raw: Annotated[RawFrameOptions, Depends(raw_of)],
     dark_frame: Annotated[
         UploadFile | None, File(description="a frame without light, instead of dark")
     ] = None,
@@ -124,7 +166,7 @@ async def submit(
 
     Files are read before this answers: one that cannot be used is refused with the reason.
     """
-    frames = Frames(dark_frame, flat)
+    frames = Frames(dark_frame, flat, raw)
     frames.check(order)
     return await _taken(site, lambda folder: _take(site, folder, snapshot, mask, order, frames))
 
@@ -183,11 +225,11 @@ def _take(
 ) -> Job:
     """Read the files in cages and queue the job."""
     parts: tuple[tuple[UploadFile, Part, str], ...] = (
-        (snapshot, "measurement", SNAPSHOT),
+        (snapshot, "exposures" if frames.raw.average else "measurement", SNAPSHOT),
         *frames.parts(),
         (mask, "mask", MASK),  # last: its size is the cube's
     )
-    size: list[int] = []
+    size: Sequence[int] = []
     for upload, kind, out in parts:
         # Apart from the file that is written for the job, should both have one name.
         inbox = folder / "inbox"
@@ -199,6 +241,7 @@ def _take(
                 source, shown, kind, folder / out, site.limits, lambda: site.is_closed
             )
     order = frames.apply(folder, order)
+    size = frames.mask_size(folder) or size
     values = math.prod(size[-2:]) * (order.camera.bands or BANDS)
     return site.jobs.submit(safe_name(snapshot.filename), folder, order, values)
 

@@ -19,9 +19,10 @@ from prismask.parallel.cage import is_supported, run_caged
 from prismask.scenes.formats.contents import how_to_raise
 from prismask.scenes.formats.files import save
 from prismask.scenes.formats.registry import FORMATS, identify
-from prismask.scenes.formats.selection import decide, make_record
+from prismask.scenes.formats.selection import decide, make_record, read_pages
+from prismask.scenes.records import Record
 
-Part = Literal["measurement", "mask"]
+Part = Literal["measurement", "exposures", "mask"]
 
 ACCEPTED = ("netcdf", "matlab", "matlab7.3", "npy", "npz", "tiff", "png")
 """Formats that are one file with one array; ENVI is two files, packs hold many scenes."""
@@ -70,13 +71,19 @@ def decode(source: str, kind: Part, out: str, most_values: int) -> tuple[list[in
                 "TIFF or PNG; `prismask convert` writes them."
             )
         contents = form.read_here(path)
-        chosen, _ = decide(contents, kind)
+        chosen, _ = decide(contents, "cube" if kind == "exposures" else kind)
         if math.prod(chosen.shape) > most_values:
             raise FormatError(
                 f"{path} holds {size_text(chosen.shape)} values; at most {most_values:,} are "
                 f"accepted here. {INSTEAD}"
             )
-        record = make_record(contents, kind)
+        record: Record
+        if kind == "exposures":
+            from prismask.inference.raw_frames import average_frames
+
+            record = average_frames(read_pages(contents, None))
+        else:
+            record = make_record(contents, kind)
         save(record, Path(out), overwrite=True)
     except PrismaskError as problem:
         # Limits are the server's, and none of a visitor's to raise.

@@ -96,6 +96,10 @@ class Job:
         return share * by_stage + (1 - share) * by_clock
 
 
+CANCEL_SECONDS = 2.0
+"""How long calling off waits for the job to end."""
+
+
 class JobQueue:
     """Takes jobs, does one after the other in a process, and forgets them after a while."""
 
@@ -156,9 +160,12 @@ class JobQueue:
         return job
 
     def position(self, job: Job) -> int:
-        """How many are before it."""
+        """How many are before it, the one that runs included."""
         with self._changed:
-            return self._waiting.index(job) if job in self._waiting else 0
+            if job not in self._waiting:
+                return 0
+            running = sum(one.state == "running" for one in self._jobs.values())
+            return self._waiting.index(job) + running
 
     def typical_seconds(self, methods: tuple[str, ...]) -> dict[str, float]:
         """What a snapshot of a common size takes here, by method, and what is added to it."""
@@ -190,6 +197,10 @@ class JobQueue:
                 self._waiting.remove(job)
                 self._end(job, "cancelled", "cancelled before it began.")
             gone = job.state in ENDED and job.result is not None
+        # A process is stopped at once, and whoever called it off should hear so.
+        deadline = time.monotonic() + CANCEL_SECONDS
+        while job.state == "running" and time.monotonic() < deadline:
+            time.sleep(0.01)
         if gone:
             self._remove(job)
         return job

@@ -33,6 +33,12 @@ _LABELS: dict[str, str] = {
     "wavelengths": "“Wavelengths”",
     "axis": "“Dispersion axis”",
     "design": "“Dispersers”",
+    "polynomial": "“Band offsets”",
+    "bits": "“Sensor bits”",
+    "average": "a tick at “Pages are exposures”",
+    "turn-mask": "“Turn the mask”:",
+    "turn-snapshot": "“Turn the snapshot”:",
+    "crop-mask": "“Part of the mask”:",
     "dark": "“Dark level”",
     "flat": "“Flat field”",
     "noise-std": "“Noise”",
@@ -41,6 +47,12 @@ _LABELS: dict[str, str] = {
 """What the form calls the options of the command line."""
 _VARIABLE = re.compile(r"(Name|Choose) one with --variable NAME( \(for [^)]*\))?\.")
 """Advice that the form has no field for."""
+_TICKS = (
+    (re.compile(r"\b(U|u)se --no-check-mask to"), r"\1ntick “Look for the mask first” to"),
+    (re.compile(r"--bad-pixels none keeps them"), "Untick “Fill hot and dead pixels” to keep them"),
+    (re.compile(r"give --bad-pixels none"), "untick “Fill hot and dead pixels”"),
+)
+"""Options that are boxes there, ticked as long as nobody says otherwise."""
 _WORD = re.compile(r"(?<![\w-])--(" + "|".join(_LABELS) + r")\b(?!-)")
 
 
@@ -65,6 +77,8 @@ class Notice:
 def page_words(text: str) -> str:
     """A message of the command line in the words of the page; commands in backticks stay."""
     text = _VARIABLE.sub("Send a file that holds it alone.", text)
+    for flag, words in _TICKS:
+        text = flag.sub(words, text)
     parts = text.split("`")
     parts[::2] = [_WORD.sub(lambda found: _LABELS[found[1]], part) for part in parts[::2]]
     return "`".join(parts)

@@ -1,7 +1,8 @@
 """What becomes of a file that somebody sends: a name of ours, in a folder of ours.
 
 A dark frame and a flat field that come with a snapshot are corrections made once, when it is taken
-in. What is kept is the corrected snapshot, so that reconstructing it again needs nothing else.
+in, and so are turns and crops. What is kept is the corrected snapshot with a fitting mask, so
+that reconstructing it again needs nothing else.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import shutil
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Literal
 
-from prismask.apps.web.work import SNAPSHOT, Order
+from prismask.apps.cli.camera_options import RawFrameOptions
+from prismask.apps.web.work import MASK, SNAPSHOT, Order
 from prismask.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ class Frames:
 
     dark: UploadFile | None = None
     flat: UploadFile | None = None
+    raw: RawFrameOptions = field(default_factory=RawFrameOptions)
+    """How snapshot and mask are turned and cropped, and whether pages are averaged."""
 
     def check(self, order: Order) -> None:
         """Raise where a dark frame and a dark level contradict each other."""
@@ -67,7 +71,30 @@ class Frames:
                 yield upload, "measurement", out
 
     def apply(self, folder: Path, order: Order) -> Order:
-        """Correct the snapshot of a job that has been read; gives the order that then fits."""
+        """Correct snapshot and mask of a job that have been read; gives the order that then fits.
+
+        Frames of the sensor come first: they are as large as the snapshot before it is turned.
+        """
+        order = self._correct(folder, order)
+        self._turn(folder)
+        return order
+
+    def mask_size(self, folder: Path) -> tuple[int, int] | None:
+        """Size of the mask after a crop; None where it is as it was sent."""
+        from prismask.scenes.formats.files import load_mask
+
+        return None if self.raw.crop_mask is None else load_mask(folder / MASK).size
+
+    def _turn(self, folder: Path) -> None:
+        from prismask.scenes.formats.files import load_mask, save
+
+        if self.raw.turn_snapshot is not None:
+            turn = RawFrameOptions(turn_snapshot=self.raw.turn_snapshot)
+            save(turn.measurement([folder / SNAPSHOT], None), folder / SNAPSHOT, overwrite=True)
+        if self.raw.turn_mask is not None or self.raw.crop_mask is not None:
+            save(self.raw.mask(load_mask(folder / MASK)), folder / MASK, overwrite=True)
+
+    def _correct(self, folder: Path, order: Order) -> Order:
         if self.dark is None and self.flat is None:
             return order
         import numpy as np
@@ -76,18 +103,19 @@ class Frames:
         from prismask.inference.raw_frames import correct
         from prismask.scenes.formats.files import load_measurement, save
         from prismask.scenes.records import Measurement
+        from prismask.scenes.units import noted_counts
 
         shot = load_measurement(folder / SNAPSHOT)
-        given = {
-            name: Frame(load_measurement(folder / out).values, safe_name(upload.filename))
-            for name, upload, out in (("dark", self.dark, DARK), ("flat", self.flat, FLAT))
-            if upload is not None
-        }
+        given = {}
+        for name, upload, out in (("dark", self.dark, DARK), ("flat", self.flat, FLAT)):
+            if upload is not None:
+                frame, called = load_measurement(folder / out), safe_name(upload.filename)
+                given[name] = Frame(frame.values, called, noted_counts(frame.attrs))
         # Bad pixels are looked for when the snapshot is reconstructed, where the mask is known.
         options = Options(
             dark=given.get("dark", order.dark), flat=given.get("flat"), bad_pixels="none"
         )
-        made = correct(shot.values, np.ones_like(shot.values), options)
+        made = correct(shot, np.ones_like(shot.values), options)
         corrections = [finding.text for finding in made.findings]
         attrs = {**shot.attrs, "corrections": corrections}
         save(Measurement(made.values, attrs), folder / SNAPSHOT, overwrite=True)

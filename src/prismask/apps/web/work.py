@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from prismask.apps.cli.camera_options import CameraOptions
 from prismask.errors import ConfigError
 from prismask.parallel.cage import Report
+from prismask.wording import speaking_flags
 
 if TYPE_CHECKING:
     from prismask.inference.options import Options
@@ -38,11 +39,16 @@ class Order:
     align: bool = False
     adapt: int = 0
     noise_std: float | None = None
-    """Of the snapshot, in its own units; None: estimated from it."""
+    """Of the snapshot, in counts or its own units; None: estimated from it."""
     dark: float | None = None
-    """Of the snapshot, in its own units; None: read from it."""
+    """Of the snapshot, in counts or its own units; None: estimated from it."""
     mask_std: float | None = None
     """How far the mask may be wrong; None: what its file says, else the network estimates it."""
+    bits: int | None = None
+    """Of the sensor, if its counts came in a 16-bit file."""
+    bad_pixels: str = "auto"
+    check_mask: bool = True
+    """Whether the mask is first looked for in the snapshot."""
 
     def facts(self) -> dict[str, Any]:
         """As plain data, for the worker."""
@@ -63,10 +69,12 @@ class Order:
         return Options(
             method=self.method, model=model, samples=self.samples, level=self.level,
             seed=self.seed, device=self.device, align=self.align, adapt=self.adapt,
-            noise_std=self.noise_std, dark=self.dark, mask_std=self.mask_std,
+            noise_std=self.noise_std, dark=self.dark, mask_std=self.mask_std, bits=self.bits,
+            bad_pixels=self.bad_pixels, check_mask=self.check_mask,
         ).with_changes(changes)  # fmt: skip
 
 
+@speaking_flags()
 def reconstruct(
     report: Report,
     folder: str,

@@ -38,6 +38,7 @@ from prismask.scenes.formats.selection import (
     in_nanometres,
     make_record,
     read_mask_std,
+    read_pages,
     stated_wavelengths,
     warn_of_axes,
 )
@@ -46,6 +47,9 @@ from prismask.scenes.units import to_nanometres
 from prismask.wording import told_in_python, worded
 
 logger = logging.getLogger(__name__)
+
+_BLOCK = 2**22
+"""Values that are looked at together."""
 
 Wavelengths = Sequence[float] | NDArray[np.float64]
 
@@ -104,6 +108,20 @@ def load_measurement(
 ) -> Measurement:
     """The measurement in a file."""
     return cast(Measurement, _load(Path(path), "measurement", variable, None, limits))
+
+
+@told_in_python
+def load_exposures(
+    path: str | Path, variable: str | None = None, limits: ReadLimits | None = None
+) -> list[Measurement]:
+    """The pages of a file, or its one frame, as exposures of one scene."""
+    path = Path(path)
+    with using(limits), reading(path, "a record"):
+        contents = identify(path).read(path)
+        named = [v for name, v in contents.variables.items() if variable in (None, name)]
+        if not any(len(one.shape) == 3 and not one.note for one in named):
+            return [cast(Measurement, make_record(contents, "measurement", variable))]
+        return read_pages(contents, variable)
 
 
 @told_in_python
@@ -202,23 +220,40 @@ def _facts(contents: Contents, summary: dict[str, Any], named: str | None) -> Li
     variable, kind = decide(contents, variable=named)
     listed = None
     with reading(contents.source, contents.format):
-        values = variable.to_fraction(variable.read())
+        values = variable.read()
+        found, not_finite = _ends(values)
+        # Of the ends alone: as fractions the whole may take several times the memory.
+        ends = variable.to_fraction(found).reshape(-1)
         if values.ndim == 3 and kind != "measurement":
             listed = find_wavelengths(contents, variable, values.shape)
         bands = None if listed is None else len(listed.values)
         if bands is None:
             warn_of_axes(contents, variable, values)
         values = bands_first(values, variable.band_axis, bands)
-    finite = values[np.isfinite(values)]
     summary |= {
         "kind": kind,
         "variable": variable.name,
         "shape": values.shape,
-        "minimum": float(finite.min()) if finite.size else None,
-        "maximum": float(finite.max()) if finite.size else None,
-        "not_finite": int(values.size - finite.size),
+        "minimum": float(ends[0]) if len(ends) else None,
+        "maximum": float(ends[1]) if len(ends) else None,
+        "not_finite": not_finite,
     }
     return listed
+
+
+def _ends(values: NDArray[Any]) -> tuple[NDArray[Any], int]:
+    """Least and largest finite value, with as many dimensions as `values`, and how many are not."""
+    rows = values.reshape(-1, values.shape[-1]) if values.ndim else values.reshape(1, 1)
+    step = max(1, _BLOCK // max(1, rows.shape[-1]))
+    found, bad = [], 0
+    for start in range(0, len(rows), step):
+        block = rows[start : start + step]
+        kept = block[np.isfinite(block)] if block.dtype.kind == "f" else block.reshape(-1)
+        bad += block.size - kept.size
+        if kept.size:
+            found += [kept.min(), kept.max()]
+    ends = np.array([min(found), max(found)] if found else [], values.dtype)
+    return ends.reshape(len(ends), *[1] * max(0, values.ndim - 1)), bad
 
 
 def _held(record: Record, what: str) -> list[str]:

@@ -52,7 +52,7 @@ from prismask.scenes.records import (
     check_mask_std,
     check_wavelengths,
 )
-from prismask.scenes.units import is_count, to_nanometres, without_units
+from prismask.scenes.units import COUNTS, full_count, is_count, to_nanometres, without_units
 
 logger = logging.getLogger(__name__)
 
@@ -84,9 +84,9 @@ def make_record(
     if len(chosen.shape) not in DIMENSIONS[kind]:
         raise ShapeError(
             f"{contents.source}: {chosen} has {len(chosen.shape)} dimensions; a {kind} has "
-            f"{' or '.join(map(str, DIMENSIONS[kind]))}. {_advice(len(chosen.shape))}"
+            f"{' or '.join(map(str, DIMENSIONS[kind]))}. {_advice(len(chosen.shape), kind)}"
         )
-    values = _values(contents, chosen)
+    values, full = _values_and_counts(contents, chosen)
     known = {"cube": PARTS, "mask": ("std",), "measurement": ()}[kind]
     companions = {part: contents.variables.get(f"{chosen.name}_{part}") for part in known}
     parts = {}
@@ -102,6 +102,8 @@ def make_record(
     attrs = contents.attrs
     if attrs is None:
         attrs = {"source": Path(contents.source).name, "variable": chosen.name}
+    if kind == "measurement" and full is not None:
+        attrs = {**attrs, COUNTS: full}
     with reading(contents.source, contents.format):
         if kind == "measurement":
             return Measurement(values, attrs)
@@ -283,8 +285,24 @@ def _named(contents: Contents, variable: str) -> Variable:
 
 
 def _values(contents: Contents, variable: Variable) -> NDArray[Any]:
+    return _values_and_counts(contents, variable)[0]
+
+
+def _values_and_counts(contents: Contents, variable: Variable) -> tuple[NDArray[Any], int | None]:
+    """Fractions of full scale, and how many counts that was, if the file holds counts."""
     with reading(contents.source, contents.format):
-        return variable.to_fraction(variable.read())
+        raw = variable.read()
+        return variable.to_fraction(raw), full_count(raw)
+
+
+def read_pages(contents: Contents, variable: str | None) -> list[Measurement]:
+    """The pages of a file as frames of one sensor, each a measurement."""
+    chosen, _ = decide(contents, "cube", variable)
+    values, full = _values_and_counts(contents, chosen)
+    attrs = {"source": Path(contents.source).name}
+    noted = attrs if full is None else {**attrs, COUNTS: full}
+    with reading(contents.source, contents.format):
+        return [Measurement(page, noted) for page in bands_first(values, chosen.band_axis)]
 
 
 def _no_choice(contents: Contents, kind: Kind | None) -> str:
@@ -293,8 +311,10 @@ def _no_choice(contents: Contents, kind: Kind | None) -> str:
     found = f"Found: {listing(contents)}."
     if kind and contents.kind not in (None, kind):
         both = {contents.kind, kind} == {"mask", "measurement"}
-        swapped = " Are snapshot and mask interchanged?" if both else ""
+        swapped = " Are snapshot and mask swapped?" if both else ""
         return f"{start} holds a {contents.kind}, not a {kind}. {found}{swapped}"
+    if not usable and contents.variables:
+        return f"{start} holds nothing that can be used. {found}"
     if contents.kind and len(usable) > 1:
         return f"{start} holds several. {found} Choose one with {_option(kind)}."
     dimensions = {len(v.shape) for v in usable}
@@ -304,7 +324,7 @@ def _no_choice(contents: Contents, kind: Kind | None) -> str:
             f"{start} holds no {kind}: a {kind} has "
             f"{' or '.join(map(str, DIMENSIONS[kind]))} dimensions, what is there has "
             f"{' or '.join(map(str, sorted(dimensions)))} ({sizes}). "
-            f"{_advice(max(dimensions))} {found}"
+            f"{_advice(max(dimensions), kind)} {found}"
         )
     known = ", ".join(NAMES[kind] if kind else [name for k in KINDS for name in NAMES[k]])
     several = len(_candidates(contents, kind or "cube", kind)) > 1
@@ -320,7 +340,12 @@ def _option(kind: Kind | None) -> str:
     return "--variable NAME" + (" (for --mask: --mask-variable NAME)" if kind == "mask" else "")
 
 
-def _advice(dimensions: int) -> str:
+def _advice(dimensions: int, wanted: Kind) -> str:
+    if dimensions == 3 and wanted == "measurement":
+        return (
+            "If its pages are exposures of one scene, give --average: their mean is then "
+            "reconstructed. Otherwise it is a cube, or a mask with a plane per band."
+        )
     if dimensions == 3:
         return "Three dimensions are a cube, or a mask with one plane per band: load it as such."
     if dimensions == 2:

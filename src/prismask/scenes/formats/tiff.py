@@ -48,7 +48,9 @@ def read(path: Path) -> Contents:
         first = file.pages[0]
         for page in file.pages:
             _check_page(path, page, first)
-        check_decoded(path, first.nbytes * pages, "its pages")
+        # As float32, which every record is.
+        bytes_each = max(4, first.dtype.itemsize if first.dtype is not None else 4)
+        check_decoded(path, math.prod(first.shape) * bytes_each * pages, "its pages")
         about = _about(first.description)
         stated = about.get("pages", pages)
         if stated != pages or len(file.pages) != pages:

@@ -59,13 +59,16 @@ export class SpectraPlot {
         ...axis, title: { text: `value (${this.facts.unit})` }, rangemode: "tozero",
         ...(isEmpty ? { range: [0, 1] } : { autorange: true }),
       },
-      showlegend: traces.length > 2, legend: { orientation: "h", y: 1.02, yanchor: "bottom" },
+      showlegend: traces.length > 2, legend: { orientation: "h", y: 1.02, yanchor: "bottom", font: { size: 11 } },
       hovermode: "x unified", dragmode: false, shapes: this.#shapes(),
       annotations: isEmpty ? [{
         text: "Click a pixel or drag a rectangle<br>in any picture.", showarrow: false,
         xref: "paper", yref: "paper", x: 0.5, y: 0.5, font: { color: quiet, size: 15 },
       }] : [],
     };
+    // Each line of the legend takes from the plot, so that grows with them.
+    const lines = layout.showlegend ? traces.filter((one) => one.name).length : 0;
+    this.place.style.height = lines > 2 ? `calc(17rem + ${1.2 * lines}rem)` : "";
     window.Plotly.react(this.place, traces, layout, { displaylogo: false, responsive: true, displayModeBar: false });
   }
 

@@ -3,7 +3,9 @@ import { byId, duration, element, get, watch } from "/static/shared.js";
 import { takeDrops } from "/static/drops.js";
 
 const form = byId("form");
-const OPTIONS = ["bands", "step", "offsets", "wavelengths", "axis", "design", "level", "noise_std", "dark", "mask_std"];
+const OPTIONS = ["bands", "step", "offsets", "wavelengths", "axis", "design", "level", "noise_std", "dark", "mask_std",
+  "bits", "turn_snapshot", "turn_mask", "crop_mask"];
+const TICKS = ["align", "average", "fill_bad_pixels", "check_mask"];
 const FILES = ["snapshot", "mask", "dark_frame", "flat"];
 const LARGE = 660; // pixels on each side of a common snapshot
 let about = null;
@@ -76,7 +78,7 @@ function order() {
   if (kind !== "camera") data.append(kind, name);
   const own = kind !== "method" ? ["samples", "adapt"] : ["iterations"];
   for (const field of [...OPTIONS, ...own]) if (byId(field).value.trim() !== "") data.append(field, byId(field).value);
-  if (byId("align").checked) data.append("align", "true");
+  for (const field of TICKS) data.append(field, byId(field).checked);
   for (const field of FILES) if (byId(field).files.length) data.append(field, byId(field).files[0]);
   return data;
 }

@@ -82,13 +82,12 @@ function showLegend({ layer, picture: shown, over }) {
 }
 
 function showBand() {
-  const number = `band ${band()} of 0–${facts.bands - 1}`;
+  const number = `band ${band()} (0–${facts.bands - 1})`;
   const text = facts.wavelengths ? `${nanometres(band())}, ${number}` : number;
   byId("band-text").textContent = text;
   byId("band").setAttribute("aria-valuetext", text);
   for (const panel of panels.list) {
     const layer = panel.layer;
-    if (layer.offsets?.length) panel.note.textContent = `marks: light of ${wavelength(band())}`;
     if (!layer.banded) continue;
     panel.note.textContent = wavelength(band());
     const over = layer.name === "band" && byId("overlay").checked ? picture("uncertainty") : null;
@@ -96,7 +95,14 @@ function showBand() {
   }
   panels.setBand(band());
   plot.setBand(band());
+  noteMarks();
   byId("get-band").href = `${picture("band")}&download=true`;
+}
+
+// Where a pixel of the cube lies in the snapshot depends on the band.
+function noteMarks() {
+  const text = plot.entries.length ? `marks: light of ${wavelength(band())}` : "";
+  for (const { layer, note } of panels.list) if (layer.offsets?.length) note.textContent = text;
 }
 
 function showContrast() {
@@ -135,6 +141,8 @@ async function pick(region) {
     const error = spectrum.band_meaning ? ` Shaded: ${spectrum.band_meaning}.` : " No error bars in this cube.";
     byId("plot-note").textContent = `${label(region)}: mean of ${spectrum.pixels} pixel${spectrum.pixels > 1 ? "s" : ""}.${error}${near ? ` Nearest in the library: ${near}.` : ""}`;
     changed();
+    // On a phone it lies below the pictures.
+    byId("plot-card").scrollIntoView({ block: "nearest" });
   } catch (problem) {
     complain(problem);
   } finally {
@@ -161,6 +169,7 @@ async function compareAgain() {
 function changed() {
   panels.marks = plot.entries.map(({ region, colour }) => ({ region, colour }));
   panels.draw();
+  noteMarks();
   byId("pin").disabled = plot.entries.every((one) => one.pinned);
   const query = plot.entries.map((one) => `region=${one.region.join(",")}`).join("&");
   byId("get-spectra").hidden = query === "";
