@@ -50,7 +50,7 @@ _CROP = re.compile(r"--crop-mask (\d+),(\d+),(\d+),(\d+)(?: \(TOP,LEFT,HEIGHT,WI
 _OF_COMMANDS = re.compile(r" \(for --[^)]*\)")
 """What only commands have, such as a second name where they read two files."""
 _FLAG = re.compile(
-    r"(?<![\w-])--([a-z][a-z-]*[a-z])(?:[ =](-?\d[\d.,]*\d|-?\d|[a-z]+-[\w.-]*\w|[A-Z]+\b))?"
+    r"(?<![\w-])--([a-z][a-z-]*[a-z])(?:[ =](-?\d[\d.,]*\d|-?\d|[a-z]+[-.][\w.-]*\w|[A-Z]+\b))?"
 )
 
 
@@ -59,6 +59,8 @@ def python_words(text: str) -> str:
 
     >>> python_words("compare with --method gap-tv, or give --align.")
     "compare with method='gap-tv', or give align=True."
+    >>> python_words("Give --model lumen.m2m to use it.")
+    "Give model='lumen.m2m' to use it."
     >>> python_words("--crop-mask 0,2,64,60 takes its top left part.")
     'np.asarray(mask)[0:64, 2:62] takes its top left part.'
     """

@@ -299,7 +299,7 @@ def test_one_default_serves_its_family_and_a_solver_the_rest(shipped: Path, name
     assert cube.attrs["method"] == "gap-tv"
     assert said == (
         "note: gap-tv is used: this camera is beyond what the network lumen.small was trained for: "
-        "it has two dispersers. Give --model lumen.small to use it anyway."
+        "it has two dispersers. Give model='lumen.small' to use it anyway."
     )
 
 

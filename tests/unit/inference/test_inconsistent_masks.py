@@ -91,7 +91,7 @@ def test_a_wrong_one_is_found_out(network: Reconstructor, name: str) -> None:
     assert cube.attrs["mask_probe_gain"] > probe.INCONSISTENT_FROM
     (told,) = [text for text in cube.attrs["findings"] if "contradicts its mask" in text]
     assert told.startswith("warning: ")
-    assert "--align" in told
+    assert "align=True" in told
     assert cube.attrs["interval"] == (
         "90 %, calibrated on 9 snapshots of 3 scenes, among them masks that were not as calibrated"
     )
@@ -140,7 +140,7 @@ def test_it_is_asked_again_where_alignment_finds_nothing(
         monkeypatch.setattr(network_method, "align_mask", lambda *_, found=found: found)
         cube = made(network, given, align=True)
         assert ("mask_inconsistent" in cube.attrs) is asked
-    assert any("--align has found no pose" in text for text in cube.attrs["findings"])
+    assert any("align=True has found no pose" in text for text in cube.attrs["findings"])
 
 
 @pytest.mark.filterwarnings("ignore:the snapshot contradicts:prismask.errors.PrismaskWarning")
@@ -149,7 +149,7 @@ def test_a_place_that_holds_no_longer_is_told(network: Reconstructor) -> None:
     attrs = {"mask_pose": list(FAULTS["a pixel aside"].numbers), "mask_hash": mask.hash}
     before = Cube(np.zeros((28, 2, 2), np.float32), attrs=attrs)
     cube = made(network, (seen, mask), pose=before)
-    assert any("--align instead of --pose" in text for text in cube.attrs["findings"])
+    assert any("align=True instead of pose" in text for text in cube.attrs["findings"])
 
 
 @pytest.mark.filterwarnings("ignore:the snapshot contradicts:prismask.errors.PrismaskWarning")
