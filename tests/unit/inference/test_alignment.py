@@ -293,7 +293,7 @@ def test_reconstruct_uses_it_and_says_so(scene: Cube) -> None:
     shot, mask = Measurement(signal.numpy()), Mask(nominal[0, 0].numpy())
     with pytest.warns(PrismaskWarning, match="a mask beside its calibration"):
         plain = reconstruct(shot, mask, CAMERA, noise_std=0.002, device="cpu", check_mask=False)
-    assert any("--align" in line for line in plain.attrs["findings"])
+    assert any("align=True" in line for line in plain.attrs["findings"])
     moved = reconstruct(
         shot, mask, CAMERA, noise_std=0.002, device="cpu", check_mask=False, align=True
     )
