@@ -330,6 +330,7 @@ def told_by_wrong_commands(lab: Path) -> list[str]:
         snapshot.mat --mask mask.mat --level 0.85
         snapshot.mat --mask other_mask.npy
         snapshot.mat --mask flipped_mask.npy
+        snapshot.mat --mask other_mask.npy --model srn-plus.m2m
         clipped.npy --mask mask.mat
         offset.npy --mask mask.mat
         cropped.npy --mask mask.mat
