@@ -33,8 +33,8 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        draw_sample(lambda done, total: None, folder, SAMPLE_SIZE)
         here = Path(folder)
+        draw_sample(here, SAMPLE_SIZE)
         snapshot, truth = load_measurement(here / SNAPSHOT), load_cube(here / TRUTH)
         cube = prismask.reconstruct(snapshot, load_mask(here / MASK))
     error = ((cube.values - truth.values) ** 2).mean(axis=0)

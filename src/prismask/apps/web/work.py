@@ -90,7 +90,7 @@ def reconstruct(
 
     here, order = Path(folder), Order.from_facts(facts)
     if drawn is not None:
-        _draw_sample(here, (drawn[0], drawn[1]))
+        draw_sample(here, (drawn[0], drawn[1]))
     measurement, mask = load_measurement(here / SNAPSHOT), load_mask(here / MASK)
     ready = _ready(order.options())
     camera, _ = ready.camera_for(measurement, mask, order.camera.description())
@@ -111,7 +111,7 @@ def reconstruct(
     }, []
 
 
-def _draw_sample(here: Path, size: tuple[int, int]) -> None:
+def draw_sample(here: Path, size: tuple[int, int]) -> None:
     """Draw a scene, photograph it through a fabricated mask, and write all three to a folder."""
     from prismask.optics.camera import CASSI
     from prismask.optics.fabricate import fabricate_mask
