@@ -76,7 +76,17 @@ def test_a_second_run_in_the_folder_is_refused_and_resume_goes_on(
     assert run(["train", str(config), "--out", out]) == 2
     assert "--resume" in capsys.readouterr().err
     assert run(["train", str(config), "--out", out, "--resume"]) == 0
-    assert "finished" in capsys.readouterr().out
+    heard = capsys.readouterr()
+    assert "finished" in heard.out
+    assert "from the beginning" not in heard.err
+
+
+def test_a_resumed_run_whose_folder_is_gone_says_that_it_begins_anew(
+    config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "lost"
+    assert run(["train", str(config), "--out", str(out), "--resume", "--stop-after", "0.001s"]) == 0
+    assert f"{out} holds no checkpoint" in capsys.readouterr().err
 
 
 def test_progress_lines_are_readable() -> None:

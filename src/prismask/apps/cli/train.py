@@ -73,6 +73,9 @@ def run_training(
 
     config = read_config(config_path, list(overrides))
     folder = Path(out) if out is not None else Path("runs") / config.name
+    if resume and is_first_process() and not (folder / "checkpoint.safetensors").exists():
+        # Scripts may always say --resume; a person whose folder got lost should hear of it now.
+        remark(f"{folder} holds no checkpoint: this training starts from the beginning.")
     outcome = train_network(
         config,
         folder,
