@@ -8,8 +8,8 @@ closer together, are new to it. A `PrismFamily` draws cameras around a nominal o
 with a spread s, drawn evenly in its logarithm, and a bend b, drawn from [−bend, bend]. Bands at the
 two ends lie 1 + 4 b and 1 − 4 b times as far apart as without the bend; the whole is as long. The
 lowest band stays at 0, where the mask is. With a jitter every band between the ends is also moved
-by itself, at most that share of half the way to its neighbour. In half of the draws the camera is
-the nominal one.
+by itself, at most that share of half the way to its neighbour. In the other draws the camera is the
+nominal one.
 
 A drawn camera does not change. Where its bands land is a tensor on the device, and its frame is as
 wide as that of the family's widest camera: one compiled network serves them all. A narrow camera
@@ -31,8 +31,6 @@ from prismask.optics.shear import bent, gathered_shear_sum, gathered_unshear
 
 LEAST, MOST = 0.3, 1.5
 """Spreads between which a camera is still like the one it is made from."""
-STEADY = 0.5
-"""Share of the draws in which the camera is as it is said to be."""
 
 
 class VariedCamera(CASSI):
@@ -121,6 +119,8 @@ class PrismFamily:
     """Most by which a band moves by itself, as a share of half the way to its neighbour."""
     device: torch.device | str = "cpu"
     """Where cameras are used."""
+    share: float = 0.5
+    """Share of the draws that are not the nominal camera."""
 
     def __post_init__(self) -> None:
         if self.nominal.design != "single" or self.nominal.axis != "width":
@@ -141,9 +141,9 @@ class PrismFamily:
         return _extent_of(_moved(self._places, max(1.0, self.spread[1]), 0.0))
 
     def draw(self, generator: torch.Generator) -> VariedCamera:
-        """A camera with spread, bend and jitter, or in half of the draws none of them."""
+        """A camera with spread, bend and jitter, or the nominal one."""
         chance, along, bend = torch.rand(3, generator=generator, dtype=torch.float64).tolist()
-        if chance < STEADY:
+        if chance >= self.share:
             return self.landing_at(self._places)
         low, high = self.spread
         moved = _moved(self._places, low * (high / low) ** along, self.bend * (2 * bend - 1))

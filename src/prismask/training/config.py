@@ -42,6 +42,8 @@ class DataConfig:
     """Mirror crops at random."""
     turn: bool = True
     """Turn crops by random quarter turns."""
+    tilt_share: float = 0.0
+    """Share of the enlarged and shrunk crops that are turned by any angle, not only by quarters."""
     brightness: tuple[float, float] = (1.0, 1.0)
     """Random factor on a crop's values."""
     spectral_gain: float = 0.0
@@ -51,6 +53,9 @@ class DataConfig:
     """Share of crops that are joined from two along natural shapes (training/data/cubes.py)."""
     warp: float = 0.0
     """Share of crops whose spectrum is shifted, stretched or reversed (`training.data.cubes`)."""
+    recombine: float = 0.0
+    """Share of crops whose spectra are recombined from a few broad bands, each with a new smooth
+    spectrum: materials that no scene holds (`training.data.cubes`)."""
     repaint: float = 0.0
     """How strongly two random lamps, mixed pixel by pixel, recolour each crop: new materials from
     known scenes (training/data/cubes.py)."""
@@ -119,14 +124,16 @@ class CameraConfig:
     design: str = "single"
     """One disperser ("single") or two ("dual"). The axis does not matter: frames are turned."""
     spread: tuple[float, float] = (1.0, 1.0)
-    """Factors between which the spectrum is spread more or less far, another one in about half of
-    the steps: for a network that serves many cameras (`optics.varied_prism`)."""
+    """Factors between which the spectrum is spread more or less far, another one in a share of the
+    steps: for a network that serves many cameras (`optics.varied_prism`)."""
     bend: float = 0.0
     """Most by which it is bent in those steps, as a share of its length: 0.1 makes steps of 2 px
     2.8 px at one end and 1.2 px at the other."""
     jitter: float = 0.0
     """Most by which each band lands beside its place in those steps, as a share of half the way to
     its neighbour."""
+    varied_share: float = 0.5
+    """Share of the steps that have another prism than the nominal one."""
     more_bands: tuple[int, ...] = ()
     """Other band counts, cut from the same spectrum, for networks that serve any; each of them is
     compiled by itself, so name few."""
@@ -414,9 +421,11 @@ STRENGTH = Limit("0 or more, and finite", lambda number: 0 <= number < math.inf)
 LIMITS: Mapping[str, Limit] = {
     "seed": COUNT_OR_NONE,
     "data.native_share": SHARE,
+    "data.tilt_share": SHARE,
     "data.spectral_gain": STRENGTH,
     "data.collage": SHARE,
     "data.warp": SHARE,
+    "data.recombine": SHARE,
     "data.repaint": STRENGTH,
     "data.lamps": SHARE,
     "data.narrow_bands": SHARE,
@@ -439,6 +448,7 @@ LIMITS: Mapping[str, Limit] = {
     "camera.bands": COUNT,
     "camera.bend": STRENGTH,
     "camera.jitter": Limit("0 or more, and below 1", lambda number: 0 <= number < 1),
+    "camera.varied_share": SHARE,
     "camera.more_bands_share": SHARE,
     "loss.adversarial": STRENGTH,
     "loss.beta": STRENGTH,

@@ -179,7 +179,9 @@ def wavelengths(config: CameraConfig) -> tuple[float, ...]:
 def _measuring(nominal: CASSI, config: CameraConfig, device: torch.device) -> CASSI | PrismFamily:
     if not config.is_varied:
         return nominal
-    return PrismFamily(nominal, config.spread, config.bend, config.jitter, device)
+    return PrismFamily(
+        nominal, config.spread, config.bend, config.jitter, device, config.varied_share
+    )
 
 
 def _variation(config: CameraConfig) -> dict[str, Any]:

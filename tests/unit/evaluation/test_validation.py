@@ -9,7 +9,12 @@ import torch
 from torch import Tensor
 
 from prismask.evaluation.metrics import psnr
-from prismask.evaluation.run.training import estimated, make_validation, validation_cubes
+from prismask.evaluation.run.training import (
+    enlarged_middles,
+    estimated,
+    make_validation,
+    validation_cubes,
+)
 from prismask.optics.camera import CASSI
 
 
@@ -40,6 +45,36 @@ def test_a_model_that_knows_the_truth_wins() -> None:
     assert scores["score"] == pytest.approx(expected, abs=1e-3)
     assert len({mask.sum().item() for mask in asked}) == 4, "two different masks a group"
     assert validate(lambda y, m, c: torch.zeros_like(cubes))["score"] < expected
+
+
+@pytest.mark.parametrize("size", [8, 9, 20])
+def test_enlarged_middles_show_half_as_much_of_each_scene(size: int) -> None:
+    rows, columns = torch.meshgrid(torch.arange(20.0), torch.arange(24.0), indexing="ij")
+    ramps = torch.stack([rows, columns])[None] / 24
+    middle = enlarged_middles(ramps, size)
+    assert middle.shape == (1, 2, size, size)
+    steps = middle[0, 0, 2:-2].diff(dim=0), middle[0, 1, :, 2:-2].diff(dim=1)
+    for step in steps:
+        assert torch.allclose(step, torch.full_like(step, 0.5 / 24), atol=1e-5)
+    whole = torch.tensor([rows.mean() / 24, columns.mean() / 24])
+    assert torch.allclose(middle.mean((0, 2, 3)), whole, atol=1 / 24)
+
+
+def test_enlarged_scenes_are_a_group_where_asked_for() -> None:
+    camera, scenes = CASSI.from_step(3), torch.rand(2, 3, 12, 12)
+    validate = make_validation(scenes, None, camera, masks=1, size=12, enlarged=True)
+    large = enlarged_middles(scenes, 12)
+    mask_sizes = []
+
+    def model(measurement: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
+        is_large = torch.allclose(measurement, camera.forward(large, mask))
+        mask_sizes.append(is_large)
+        return large + 0.01 if is_large else torch.zeros_like(large)
+
+    scores = validate(model)
+    assert set(scores) == {"score", "psnr_fabricated", "psnr_enlarged"}
+    assert sorted(mask_sizes) == [False, True]
+    assert scores["psnr_enlarged"] > scores["psnr_fabricated"] + 10
 
 
 def test_wrong_masks_and_lamps_are_groups_of_their_own() -> None:

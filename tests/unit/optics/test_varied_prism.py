@@ -114,6 +114,13 @@ def test_draws_are_reproducible_stay_inside_and_are_often_none() -> None:
     assert 0.09 < float(bend.max()) < 0.1 + 1e-6
 
 
+@pytest.mark.parametrize("share", [0.0, 0.2, 1.0])
+def test_as_many_draws_are_varied_as_asked_for(share: float) -> None:
+    places = places_of(PrismFamily(NOMINAL, (0.6, 1.1), share=share), 400)
+    is_steady = (places == torch.tensor(NOMINAL.offsets)).all(1)
+    assert abs(1 - float(is_steady.float().mean()) - share) < 0.07
+
+
 @pytest.mark.parametrize(
     ("spread", "bend"),
     [((0.99, 1.01), 0.01), ((LEAST, MOST), 0.25), ((0.6, 0.9), 0.1), ((1.0, 1.0), 0.2)],

@@ -20,12 +20,19 @@ def scenes(count: int = 3, size: int = 20) -> torch.Tensor:
     return torch.rand(count, 4, size, size + 6, generator=torch.Generator().manual_seed(5))
 
 
-def plan(turn: int = 0, flip: float = 1.0, scale: float = 1.0, brightness: float = 1.0) -> CropPlan:
+def plan(
+    turn: int = 0,
+    flip: float = 1.0,
+    scale: float = 1.0,
+    brightness: float = 1.0,
+    angle: float = 0.0,
+) -> CropPlan:
     return CropPlan(
         scene=torch.tensor([2]),
         scale=torch.tensor([scale]),
         place=torch.tensor([[0.5, 0.25]]),
         turn=torch.tensor([turn]),
+        angle=torch.tensor([angle]),
         flip=torch.tensor([flip]),
         brightness=torch.tensor([brightness]),
         light=torch.zeros(1, 3),
@@ -85,7 +92,7 @@ def test_enlarging_keeps_a_linear_ramp_linear() -> None:
     cut = SceneBank(ramp, (8, 8), 1.0).cut(
         CropPlan(
             torch.tensor([0]), torch.tensor([2.0]), torch.tensor([[0.5, 0.5]]),
-            torch.tensor([0]), torch.ones(1), torch.ones(1), torch.zeros(1, 3),
+            torch.tensor([0]), torch.zeros(1), torch.ones(1), torch.ones(1), torch.zeros(1, 3),
         )
     )  # fmt: skip
     steps = cut[0, 0, 0].diff()
@@ -102,10 +109,49 @@ def test_shrinking_averages() -> None:
     cut = bank.cut(
         CropPlan(
             torch.tensor([0]), torch.tensor([0.5]), torch.zeros(1, 2),
-            torch.tensor([1]), torch.ones(1), torch.full((1,), 3.0), torch.zeros(1, 3),
+            torch.tensor([1]), torch.zeros(1), torch.ones(1), torch.full((1,), 3.0),
+            torch.zeros(1, 3),
         )
     )  # fmt: skip
     assert torch.allclose(cut, torch.full_like(cut, 1.5), atol=1e-5)
+
+
+@pytest.mark.parametrize("angle", [-0.7, 0.2, 0.785])
+@pytest.mark.parametrize("turn", [0, 1])
+def test_a_tilted_crop_of_a_ramp_climbs_in_the_direction_it_was_turned_to(
+    angle: float, turn: int
+) -> None:
+    rows, columns = torch.meshgrid(torch.arange(40.0), torch.arange(40.0), indexing="ij")
+    ramps = torch.stack([rows, columns])[None].expand(3, -1, -1, -1)
+    cut = SceneBank(ramps, (8, 12), 1.0).cut(plan(turn, scale=2.0, angle=angle))[0]
+    along_rows, along_columns = cut.diff(dim=1), cut.diff(dim=2)
+    whole = angle + turn * math.pi / 2
+    expected = torch.tensor([math.cos(whole), math.sin(whole)]) / 2
+    assert torch.allclose(along_rows, expected[:, None, None].expand_as(along_rows), atol=1e-3)
+    across = torch.tensor([-math.sin(whole), math.cos(whole)]) / 2
+    assert torch.allclose(along_columns, across[:, None, None].expand_as(along_columns), atol=1e-3)
+
+
+def test_a_tilted_crop_that_does_not_fit_is_cut_upright() -> None:
+    bank = SceneBank(scenes(), (18, 18), 1.0)
+    whole = plan(scale=1.01)
+    assert torch.equal(bank.cut(replace(whole, angle=torch.tensor([0.5]))), bank.cut(whole))
+
+
+def test_crops_are_tilted_by_share_and_never_at_their_own_resolution() -> None:
+    config = DataConfig(crop=(8, 8), scale=(0.5, 2.0), native_share=0.3, tilt_share=0.6)
+    drawn = draw_plan(4000, 1, config, torch.Generator().manual_seed(0))
+    tilted = drawn.angle != 0
+    assert not (tilted & (drawn.scale == 1)).any()
+    assert float(tilted[drawn.scale != 1].float().mean()) == pytest.approx(0.6, abs=0.03)
+    assert float(drawn.angle.abs().max()) <= math.pi / 4
+    assert float(drawn.angle[tilted].mean()) == pytest.approx(0, abs=0.03)
+    for way in range(4):
+        assert float((drawn.turn[tilted] == way).float().mean()) == pytest.approx(0.25, abs=0.03)
+    assert float((drawn.flip[tilted] < 0).float().mean()) == pytest.approx(0.5, abs=0.04)
+    plain = draw_plan(4000, 1, replace(config, tilt_share=0.0), torch.Generator().manual_seed(0))
+    assert not plain.angle.any()
+    assert torch.equal(plain.place, drawn.place), "nothing else is moved by it"
 
 
 def test_a_lamp_recolours_smoothly_and_only_when_asked() -> None:

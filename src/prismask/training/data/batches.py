@@ -325,4 +325,4 @@ def with_bands(camera: CASSI | PrismFamily, count: int) -> CASSI | PrismFamily:
     other = CASSI(tuple(offsets.tolist()), nominal.axis, nominal.design)
     if not isinstance(camera, PrismFamily):
         return other
-    return PrismFamily(other, camera.spread, camera.bend, camera.jitter, camera.device)
+    return replace(camera, nominal=other)

@@ -31,6 +31,8 @@ class CropPlan:
     """Where the crop lies in the free range of rows and columns, in [0, 1], `(B, 2)`."""
     turn: Tensor
     """Quarter turns `(B,)`."""
+    angle: Tensor
+    """By how much it is turned beyond them `(B,)`, in radians."""
     flip: Tensor
     """Mirrored or not `(B,)`, −1 or 1."""
     brightness: Tensor
@@ -54,11 +56,15 @@ def draw_plan(count: int, scenes: int, config: DataConfig, generator: torch.Gene
     scale = low + (high - low) * numbers[:, 1]
     scale = torch.where(numbers[:, 2] < config.native_share, torch.ones(()), scale)
     dim, bright = config.brightness
+    # What the choice of a turn and of a mirror leaves of their numbers is as even as they were.
+    beyond = (numbers[:, 5] * 4) % 1 - 0.5
+    is_tilted = ((numbers[:, 6] * 2) % 1 < config.tilt_share) & (scale != 1)
     return CropPlan(
         scene=(numbers[:, 0] * scenes).long().clamp_max(scenes - 1),
         scale=scale,
         place=numbers[:, 3:5],
         turn=(numbers[:, 5] * 4).long().clamp_max(3) * int(config.turn),
+        angle=torch.where(is_tilted, beyond * (torch.pi / 2), 0.0),
         flip=torch.where((numbers[:, 6] < 0.5) & config.flip, -1.0, 1.0),
         brightness=dim + (bright - dim) * numbers[:, 7],
         light=torch.randn(count, 3, generator=generator) * config.spectral_gain,
@@ -118,16 +124,21 @@ class SceneBank:
 
     def _cut(self, image: Tensor, plan: CropPlan, size: tuple[int, int], scale: Tensor) -> Tensor:
         height, width = size
-        # From the first to the last sampled position, along the rows and columns of the scene.
-        sides = torch.tensor([self.crop, self.crop[::-1]])[plan.turn % 2]
-        reach = (sides - 1) / scale[:, None]
-        free = torch.tensor([height - 1, width - 1]) - reach
+        last = torch.tensor([height - 1, width - 1])
+        sides = torch.tensor(self.crop) - 1.0
+        upright = _turn_matrix(plan.turn, plan.flip)
+        matrix = _tilted(upright, plan.angle) / scale[:, None, None]
+        # From the first to the last sampled position, along the rows and columns of the scene. A
+        # tilted crop that does not fit into its scene is cut upright.
+        is_inside = (matrix.abs() @ sides <= last).all(1)[:, None, None]
+        matrix = torch.where(is_inside, matrix, upright / scale[:, None, None])
+        reach = matrix.abs() @ sides
+        free = last - reach
         # At scale 1 positions fall on whole pixels, so nothing is interpolated. At any other they
         # keep half a pixel from the border: beyond it lies another scene.
         whole = (plan.place * (free + 1)).floor().minimum(free)
         first = torch.where((scale == 1)[:, None], whole, plan.place * free) + 0.5
         centre = first + reach / 2
-        matrix = _turn_matrix(plan.turn, plan.flip) / scale[:, None, None]
         # float64 until the end: a row among all stacked scenes is a large number.
         row = centre[:, 0].double() + (plan.scene * height).double()
         gain = plan.brightness[:, None] * torch.exp(plan.light @ cosines(self.bands))
@@ -173,3 +184,10 @@ def _turn_matrix(turn: Tensor, flip: Tensor) -> Tensor:
     return torch.stack(
         [torch.stack([cosine, -sine * flip], 1), torch.stack([sine, cosine * flip], 1)], 1
     )
+
+
+def _tilted(matrices: Tensor, angle: Tensor) -> Tensor:
+    """`(B, 2, 2)` turned further by `angle (B,)`; bit for bit the same where that is 0."""
+    cosine, sine = angle.cos(), angle.sin()
+    further = torch.stack([torch.stack([cosine, -sine], 1), torch.stack([sine, cosine], 1)], 1)
+    return torch.where((angle == 0)[:, None, None], matrices, further @ matrices)

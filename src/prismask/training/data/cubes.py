@@ -21,6 +21,14 @@ j of the new crop is read at
 between the bands of the old one (c: the middle; beyond the ends the last band goes on). A reversed
 spectrum, s < 0, is what the mirrored camera would see.
 
+**Recombine.** Warped spectra are still those of a few dozen scenes. Here K broad bands r_k that
+overlap look at the crop, and each is given a smooth random spectrum s_k of its own,
+
+    x'_λ = (1 − a) x_λ + a Σ_k s_k(λ) Σ_λ' r_k(λ') x_λ',
+
+so materials are new while edges lie where a natural picture has them. Like a warp it is a matrix
+between bands; the two are applied as one.
+
 **Repaint.** A few dozen scenes hold few materials, and a network that has seen each a thousand
 times learns their spectra by heart. Here every crop is lit by two lamps with smooth random spectra,
 mixed pixel by pixel by the brightness of the crop itself, turned by half a turn:
@@ -86,9 +94,9 @@ class CubeMaker:
             other = self.scenes.cut(others.slice(self.part))
             drawn = self._uniform("collage", step, COLLAGE_NUMBERS)
             cube = collage(cube, other, drawn, config.collage)
-        if config.warp > 0:
-            drawn = self._uniform("warp", step, WARP_NUMBERS)
-            cube = read_elsewhere(cube, drawn, config.warp)
+        matrices = self._band_matrices(step, cube.shape[1])
+        if matrices is not None:
+            cube = between_bands(cube, matrices)
         if config.repaint > 0:
             numbers = self._numbers("paint", step)
             drawn = torch.randn(self.count, *REPAINT_NUMBERS, generator=numbers)[self.part]
@@ -97,6 +105,21 @@ class CubeMaker:
             drawn = self._uniform("structured", step, STRUCTURED_NUMBERS)
             cube = self.structured.light(cube, drawn)
         return cube
+
+    def _band_matrices(self, step: int, bands: int) -> Tensor | None:
+        """What warps and recombines each crop's spectra, `(B, C, C)` on the CPU."""
+        config, matrices = self.config, None
+        if config.warp > 0:
+            drawn = self._uniform("warp", step, WARP_NUMBERS)
+            matrices = reading_matrix(bands, drawn, config.warp)
+        if config.recombine > 0:
+            drawn = self._uniform("recombine", step, RECOMBINE_NUMBERS)
+            spectra = torch.randn(
+                self.count, *SPECTRA_NUMBERS, generator=self._numbers("spectra", step)
+            )[self.part]
+            recombined = recombining_matrix(bands, drawn, spectra, config.recombine)
+            matrices = recombined if matrices is None else recombined @ matrices
+        return matrices
 
     def _uniform(self, what: str, step: int, shape: tuple[int, ...]) -> Tensor:
         return torch.rand(self.count, *shape, generator=self._numbers(what, step))[self.part]
@@ -145,10 +168,9 @@ SHIFT = 0.2
 """t is at most this share of the spectrum."""
 
 
-def read_elsewhere(cube: Tensor, numbers: Tensor, share: float) -> Tensor:
-    """Change the spectra of a share of the crops `(B, C, H, W)`, by `numbers (B, 4)` on the CPU."""
-    matrix = to_device(reading_matrix(cube.shape[1], numbers, share), cube.device)
-    return (matrix @ cube.flatten(2)).reshape(cube.shape)
+def between_bands(cube: Tensor, matrices: Tensor) -> Tensor:
+    """Crops `(B, C, H, W)` with new bands, by `matrices (B, C, C)` on the CPU."""
+    return (to_device(matrices, cube.device) @ cube.flatten(2)).reshape(cube.shape)
 
 
 def reading_matrix(bands: int, numbers: Tensor, share: float) -> Tensor:
@@ -162,6 +184,35 @@ def reading_matrix(bands: int, numbers: Tensor, share: float) -> Tensor:
     place = middle + stretch[:, None] * (band - middle) + shift[:, None]
     place = torch.where(is_changed, place, band).clamp(0, bands - 1)
     return (1 - (place[:, :, None] - band).abs()).clamp_min(0)
+
+
+BROAD_BANDS = 6
+"""K. Natural spectra need about as many numbers."""
+RECOMBINE_NUMBERS = (2 + BROAD_BANDS,)
+"""Uniform numbers a crop needs: whether it is recombined, how much (a), where the bands lie."""
+SPECTRA_NUMBERS = (BROAD_BANDS, 7)
+"""Normal numbers a crop needs: cosines of each new spectrum's logarithm."""
+SPECTRA_STD = 0.7
+"""Standard deviation of the first of them; they fall with the root of their order."""
+
+
+def recombining_matrix(bands: int, numbers: Tensor, spectra: Tensor, share: float) -> Tensor:
+    """`(B, C, C)`: how much of each old band a new one gets; no new band is brighter than before.
+
+    numbers: `RECOMBINE_NUMBERS`, spectra: `SPECTRA_NUMBERS` for each of the B crops.
+    """
+    place = (torch.arange(bands, dtype=numbers.dtype) + 0.5) / bands
+    centres = (torch.arange(BROAD_BANDS) + numbers[:, 2:]) / BROAD_BANDS
+    looks = torch.exp(-0.5 * ((place - centres[:, :, None]) * BROAD_BANDS).square())
+    looks = looks / looks.sum(-1, keepdim=True)  # r_k
+    order = torch.arange(1, spectra.shape[-1] + 1, dtype=numbers.dtype)
+    waves = torch.cos(torch.pi * order[:, None] * place) / order.sqrt()[:, None]
+    new = (SPECTRA_STD * spectra @ waves).exp()  # s_k
+    matrix = new.mT @ looks
+    matrix = matrix / matrix.sum(-1, keepdim=True).amax(-2, keepdim=True)
+    matrix = torch.lerp(torch.eye(bands), matrix, numbers[:, 1, None, None])
+    is_changed = (numbers[:, 0] < share)[:, None, None]
+    return torch.where(is_changed, matrix, torch.eye(bands))
 
 
 STRUCTURED_NUMBERS = (16,)
