@@ -15,8 +15,8 @@ from tiny_network import BANDS, CAMERA, RANGE_NM, masks, scenes, train
 from torch import Tensor
 
 from prismask.errors import WeightsError
-from prismask.inference.camera_match.bands import BandAdapter
-from prismask.inference.engine.frame import Engine
+from prismask.inference.camera_match import BandAdapter
+from prismask.inference.engine import Engine
 from prismask.inference.intervals.calibration import collect, fit_record
 from prismask.inference.intervals.snapshots import Plan, Studio, draw_cameras
 from prismask.inference.methods.registry import network_method

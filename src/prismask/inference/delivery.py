@@ -29,7 +29,7 @@ from prismask.checks import two_digits
 from prismask.errors import ConfigError
 from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.alignment.search import Alignment
-from prismask.inference.engine.tiling import project
+from prismask.inference.engine import project
 from prismask.inference.findings import Finding
 from prismask.inference.inspection import Inspection, Snapshot, prepare
 from prismask.inference.methods.protocol import Aligner, Array, Estimate, Method

@@ -26,7 +26,7 @@ from prismask.checks import size_text, two_digits
 from prismask.errors import ShapeError, ValuesError
 from prismask.inference import raw_frames
 from prismask.inference.alignment.registration import REACH, SMALLEST, Registration, register
-from prismask.inference.engine.tiling import throughput
+from prismask.inference.engine import throughput
 from prismask.inference.findings import Finding
 from prismask.inference.options import DEFAULTS, MaskStd, Options
 from prismask.optics.camera import CASSI, as_mask_batch

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prismask.inference.engine.frame import Engine
+from prismask.inference.engine import Engine
 from prismask.inference.intervals.evidence import DISAGREEMENT
 from prismask.inference.intervals.head import WidthHead
 from prismask.inference.intervals.learned import LEVELS, Factors, LearnedInterval

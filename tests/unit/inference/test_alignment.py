@@ -23,7 +23,7 @@ from prismask.inference.alignment.search import (
     pieces_of,
 )
 from prismask.inference.delivery import straightened
-from prismask.inference.engine.frame import Engine
+from prismask.inference.engine import Engine
 from prismask.inference.methods.protocol import Estimate
 from prismask.inference.reconstruct import reconstruct
 from prismask.models.weights import load_model

@@ -15,8 +15,7 @@ from torch import Tensor
 from prismask.apps.cli.models import _facts, _weights_line
 from prismask.errors import PrismaskWarning
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.camera_match.bands import AsItIs, adapter_for
-from prismask.inference.camera_match.frames import Turn
+from prismask.inference.camera_match import AsItIs, Turn, adapter_for
 from prismask.inference.delivery import deliver_batch, in_pose
 from prismask.inference.inspection import prepare
 from prismask.inference.methods import registry

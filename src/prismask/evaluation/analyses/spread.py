@@ -31,8 +31,8 @@ from torch import Tensor
 
 from prismask.errors import ConfigError, DivergedError, ValuesError
 from prismask.evaluation.run.trials import Reconstruct
-from prismask.inference.camera_match.frames import View
-from prismask.inference.engine.frame import RunningMoments
+from prismask.inference.camera_match import View
+from prismask.inference.engine import RunningMoments
 from prismask.inference.inspection import prepare
 from prismask.inference.methods.network import NetworkMethod, as_network
 from prismask.inference.methods.protocol import Method

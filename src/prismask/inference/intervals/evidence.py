@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from prismask.inference.engine.tiling import project, throughput
+from prismask.inference.engine import project, throughput
 from prismask.optics.camera import CASSI
 from prismask.solvers import create_solver
 

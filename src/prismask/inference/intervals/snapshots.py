@@ -18,7 +18,7 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.camera_match.bands import LARGEST_MISMATCH, LEAST_STRETCH, BandAdapter
+from prismask.inference.camera_match import LARGEST_MISMATCH, LEAST_STRETCH, BandAdapter
 from prismask.models.inputs import network_scale
 from prismask.models.weights import ONE_CAMERA, Variation
 from prismask.optics.camera import CASSI

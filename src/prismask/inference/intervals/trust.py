@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from prismask.checks import two_digits
 from prismask.errors import PrismaskError, ValuesError, WeightsError
 from prismask.inference.alignment.probe import INCONSISTENT_FROM
-from prismask.inference.camera_match.bands import LARGEST_MISMATCH
+from prismask.inference.camera_match import LARGEST_MISMATCH
 from prismask.inference.findings import Finding
 from prismask.inference.intervals.evidence import FACTS, FLOOR, REFERENCE
 

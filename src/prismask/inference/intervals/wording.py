@@ -7,7 +7,7 @@ from typing import Any
 
 from prismask.checks import two_digits
 from prismask.inference.alignment.probe import Probe
-from prismask.inference.camera_match.bands import BandAdapter
+from prismask.inference.camera_match import BandAdapter
 from prismask.inference.findings import Finding
 from prismask.inference.intervals.learned import (
     INCONSISTENT_MASKS,

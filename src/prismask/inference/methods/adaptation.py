@@ -23,8 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prismask.inference.engine.frame import Engine
-from prismask.inference.engine.tiling import project
+from prismask.inference.engine import Engine, project
 from prismask.inference.findings import Finding
 from prismask.models.inputs import UNKNOWN, Noise
 from prismask.models.network import Reconstructor

@@ -14,14 +14,13 @@ from torch import Tensor
 from prismask.errors import ConfigError
 from prismask.inference.alignment.probe import Probe, probe_mask
 from prismask.inference.alignment.search import Alignment, align_mask
-from prismask.inference.camera_match.bands import (
+from prismask.inference.camera_match import (
     BandAdapter,
+    View,
     adapter_for,
-    camera_findings,
     gain_findings,
 )
-from prismask.inference.camera_match.frames import View
-from prismask.inference.engine.frame import Engine, FrameEstimate
+from prismask.inference.engine import Engine, FrameEstimate
 from prismask.inference.findings import Finding
 from prismask.inference.inspection import TYPICAL_LEVEL, Snapshot, network_gain, prepare
 from prismask.inference.intervals.evidence import Evidence
@@ -242,7 +241,7 @@ class NetworkMethod:
         findings = (
             *probe_findings(probe, options),
             *gain_findings(float(seen.gain)),
-            *camera_findings(seen.adapter),
+            *seen.adapter.findings(),
             *self._spread_findings(seen),
             *interval_findings(seen.adapter, interval, self.record.get("interval")),
             *learned.findings,

@@ -30,9 +30,8 @@ import torch
 
 from prismask.checks import choose, two_digits
 from prismask.errors import ConfigError
-from prismask.inference.camera_match.bands import BandAdapter, adapter_for
-from prismask.inference.engine import frame
-from prismask.inference.engine.frame import Engine
+from prismask.inference import engine
+from prismask.inference.camera_match import BandAdapter, adapter_for
 from prismask.inference.findings import Finding
 from prismask.inference.intervals.evidence import REFERENCE
 from prismask.inference.methods.network import NetworkMethod, network_capabilities
@@ -103,12 +102,12 @@ def capabilities_of(model: Any) -> Capabilities:
 
 def network_method(network: Reconstructor, device: torch.device, options: Options) -> NetworkMethod:
     """A trained network as a method."""
-    tiling = frame.default_tiling(device)
+    tiling = engine.default_tiling(device)
     if options.tile is not None:
         tiling = replace(tiling, tile=options.tile)
-    engine = Engine(network, device, options.precision, tiling)
     name = network.record.get("name") or options.model or network.record["backbone"]
-    return NetworkMethod(engine, str(name))
+    ready = engine.Engine(network, device, options.precision, tiling)
+    return NetworkMethod(ready, str(name))
 
 
 @cache
