@@ -25,8 +25,7 @@ from prismask.evaluation.report.page import build_page, write_report
 from prismask.evaluation.report.sources import find_sources
 from prismask.evaluation.run.runner import evaluate
 from prismask.evaluation.run.stress import stress
-from prismask.inference.intervals.head import WidthHead
-from prismask.inference.intervals.learned import LEVELS, LearnedInterval
+from prismask.inference.intervals.learned import LEVELS, LearnedInterval, WidthHead
 from prismask.models.registry import create_model
 from prismask.models.weights import load_weights, save_weights
 from prismask.optics.camera import CASSI

@@ -33,10 +33,9 @@ from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.noise import estimate_noise
 from prismask.optics.resolve import bands_between
 from prismask.optics.shear import whole_step
-from prismask.optics.simulate import noted_scale
 from prismask.progress import part
 from prismask.scenes.records import Mask, Measurement, check_mask_std
-from prismask.scenes.units import noted_counts
+from prismask.scenes.units import noted_counts, noted_scale
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from numbers import Real
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prismask.errors import FormatError, ValuesError
+
+if TYPE_CHECKING:
+    from prismask.scenes.records import Array, Measurement
 
 FULL_SCALE = {"u1": 255, "u2": 65535, "i1": 127, "i2": 32767}
 """What counts as 1 for each integer type that sensors and images use."""
@@ -66,6 +71,26 @@ def noted_counts(attrs: Mapping[str, Any]) -> int | None:
     """What the integers of a record were divided by, if it came from such."""
     noted = attrs.get(COUNTS)
     return int(noted) if noted in (1, *FULL_SCALE.values()) else None
+
+
+def unscaled(measurement: Measurement) -> Array:
+    """The measurement in the cube's units, `values / scale`, `(H, L)`; as is if none is known."""
+    scale = noted_scale(measurement)
+    return measurement.values / scale if scale != 1.0 else measurement.values
+
+
+def noted_scale(measurement: Measurement) -> float:
+    """The exposure that `simulate` noted, 1 where none is.
+
+    Other people's files call a map's scale or the size of a pixel so: ours has its rule beside it.
+    """
+    attrs = measurement.attrs
+    if "scale" not in attrs or "scale_rule" not in attrs:
+        return 1.0
+    scale = attrs["scale"]
+    if not isinstance(scale, Real) or not 0 < float(scale) < math.inf:
+        raise FormatError(f"the measurement's scale is {scale!r}; it is a number above 0.")
+    return float(scale)
 
 
 def kaist_to_fraction(values: NDArray[Any]) -> NDArray[Any]:

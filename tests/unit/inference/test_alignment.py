@@ -22,10 +22,9 @@ from prismask.inference.alignment.search import (
     align_mask,
     pieces_of,
 )
-from prismask.inference.delivery import straightened
 from prismask.inference.engine import Engine
 from prismask.inference.methods.protocol import Estimate
-from prismask.inference.reconstruct import reconstruct
+from prismask.inference.reconstruct import reconstruct, straightened
 from prismask.models.weights import load_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask

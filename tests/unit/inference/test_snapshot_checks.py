@@ -9,9 +9,9 @@ import torch
 from prismask.errors import ShapeError
 from prismask.inference import inspection
 from prismask.inference.alignment.registration import Registration
-from prismask.inference.delivery import Residual, reproject
 from prismask.inference.engine import project, throughput
 from prismask.inference.inspection import Snapshot
+from prismask.inference.reconstruct import Residual, reproject
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded

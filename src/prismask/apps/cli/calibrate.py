@@ -107,7 +107,8 @@ def calibrate(
     overwrite
         Replace the output if it exists.
     """
-    from prismask.inference.intervals.calibration import collect, fit_record, folder_for
+    from prismask.inference.intervals.learn import fit_record
+    from prismask.inference.intervals.rows import collect, folder_for
     from prismask.inference.intervals.snapshots import Plan
     from prismask.inference.methods.registry import network_method
     from prismask.inference.options import Options

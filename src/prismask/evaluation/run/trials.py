@@ -26,11 +26,10 @@ from prismask.evaluation.protocol.scene_set import SceneSet
 from prismask.evaluation.protocol.splits import Group
 from prismask.evaluation.run.cells import Cell, CellResult
 from prismask.evaluation.run.contenders import Contender
-from prismask.inference.delivery import aligned, deliver_batch, straightened
-from prismask.inference.inspection import prepare
-from prismask.inference.methods.protocol import Aligner, Method, as_aligner, check_cubes
-from prismask.inference.methods.registry import Choice
+from prismask.inference.methods.protocol import Aligner, Method, check_cubes
+from prismask.inference.methods.registry import Choice, as_aligner
 from prismask.inference.options import Options
+from prismask.inference.reconstruct import deliver_batch, delivered
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seed_of
 
@@ -113,10 +112,8 @@ class Ready:
     def with_interval(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Cubes:
         """The same cubes with their intervals, one snapshot at a time."""
         found: dict[str, list[Tensor]] = {"values": [], "lower": [], "upper": []}
-        for snapshot in prepare(measurement, mask, camera, self.options).snapshots():
-            ready = aligned(snapshot, self.method, self._aligner(camera), self.options)
-            made = self.method(ready.snapshot, self.options)
-            made = straightened(made, ready.pose, camera)
+        aligner = self._aligner(camera)
+        for made in delivered(self.method, aligner, measurement, mask, camera, self.options):
             nothing = np.full_like(made.values, np.nan)
             for name, listed in found.items():
                 part = getattr(made, name)

@@ -1,14 +1,18 @@
-"""What is kept of a snapshot for the fit of an interval: some of its values, with their features.
+"""What is kept of snapshots for the fit of an interval: some of their values, with their features.
 
 A few thousand values, evenly over the bands, and some more at a planted structure, which would be
 too few to be learned otherwise; those count in the fit and at the structure, and in no other score.
-Rows are written to a file each, so that a fit that was stopped goes on where it was.
+Snapshots are reconstructed once, one after the other, and the rows of each are written to a file of
+their own: nothing is lost when the work is stopped, and the same command goes on from there.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import time
 import zipfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +21,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from prismask.inference.intervals.evidence import Evidence
-from prismask.inference.intervals.snapshots import Shot
+from prismask.inference.inspection import prepare
+from prismask.inference.intervals.evidence import FACTS, VALUES, Evidence
+from prismask.inference.intervals.snapshots import Shot, Studio
+from prismask.inference.methods.network import NetworkMethod
+from prismask.inference.options import DEFAULTS
+from prismask.models.network import ensemble_size
+from prismask.optics.randomness import seed_of
+from prismask.progress import Progress
 from prismask.scenes.atomic import write_beside
 
 PER_SNAPSHOT, AT_STRUCTURE = 12_000, 1_500
@@ -127,3 +137,64 @@ class Rows:
 
 def _rms(values: Tensor) -> float:
     return float(values.square().mean().sqrt())
+
+
+PROBED = 3
+"""One in so many right masks is probed, as are all wrong ones: it takes as long as a pass."""
+
+
+@torch.inference_mode()
+def collect(
+    method: NetworkMethod,
+    studio: Studio,
+    count: int,
+    folder: Path,
+    *,
+    seconds: float | None = None,
+    progress: Progress | None = None,
+) -> list[Rows]:
+    """The rows of `count` snapshots, those in `folder` as they are.
+
+    seconds: stop after this many, once every scene has been seen twice.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    started, found, scenes = time.monotonic(), [], len(studio.scenes)
+    for number in range(count):
+        path = folder / f"{number:05d}.npz"
+        rows = Rows.load(path)
+        if rows is None:
+            late = seconds is not None and time.monotonic() - started > seconds
+            # Whole rounds only: every scene is to count alike.
+            if late and number >= 2 * scenes and number % scenes == 0:
+                break
+            rows = _rows(method, studio.shoot(number), number, scenes)
+            rows.save(path)
+        found.append(rows)
+        if progress is not None:
+            progress(number + 1, count, {})
+    return found
+
+
+def folder_for(parent: Path, method: NetworkMethod, studio: Studio) -> Path:
+    """Where the rows of this network and these snapshots are kept.
+
+    Named for all that decides them: what was kept of other weights or of another plan stays apart.
+    """
+    facts = {
+        "weights": method.record.get("sha256"),
+        "ensemble": ensemble_size(method.record),
+        "plan": asdict(studio.plan),
+        "scenes": {name: cube.hash for name, cube in studio.scenes.items()},
+        "cameras": [camera.offsets for camera in studio.others],
+        "region": None if studio.region is None else list(studio.region.shape),
+        "features": [*VALUES, *FACTS],
+    }
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:12]
+    return parent / digest
+
+
+def _rows(method: NetworkMethod, shot: Shot, number: int, scenes: int) -> Rows:
+    ready = prepare(shot.signal[None], shot.mask, shot.camera, DEFAULTS)
+    (snapshot,) = ready.snapshots()
+    probed = shot.fault is not None or number // scenes % PROBED == 0
+    return Rows.of(shot, method.evidence(snapshot, probed), seed_of("rows", number))

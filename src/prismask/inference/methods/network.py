@@ -24,14 +24,14 @@ from prismask.inference.engine import Engine, FrameEstimate
 from prismask.inference.findings import Finding
 from prismask.inference.inspection import TYPICAL_LEVEL, Snapshot, network_gain, prepare
 from prismask.inference.intervals.evidence import Evidence
-from prismask.inference.intervals.learned import LearnedInterval
-from prismask.inference.intervals.trust import TrustRule, Verdict
-from prismask.inference.intervals.wording import (
+from prismask.inference.intervals.learned import (
+    LearnedInterval,
     calibration_words,
     classes_of,
     interval_findings,
     probe_findings,
 )
+from prismask.inference.intervals.trust import TrustRule, Verdict
 from prismask.inference.methods.adaptation import Learned, learn
 from prismask.inference.methods.protocol import (
     Array,

@@ -11,7 +11,7 @@ snapshots there and its cube back.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -103,11 +103,6 @@ class Aligner(Method, Protocol):
 
     def align(self, snapshot: Snapshot, progress: Progress | None = None) -> Any:
         """The pose of the mask that explains the snapshot best, an `alignment.search.Alignment`."""
-
-
-def as_aligner(method: Method) -> Aligner | None:
-    """The method, if it can align."""
-    return cast(Aligner, method) if "align" in method.capabilities else None
 
 
 def one_by_one(

@@ -35,7 +35,7 @@ from prismask.inference.camera_match import BandAdapter, adapter_for
 from prismask.inference.findings import Finding
 from prismask.inference.intervals.evidence import REFERENCE
 from prismask.inference.methods.network import NetworkMethod, network_capabilities
-from prismask.inference.methods.protocol import Aligner, Capabilities, Estimate, Method, as_aligner
+from prismask.inference.methods.protocol import Aligner, Capabilities, Estimate, Method
 from prismask.inference.methods.solver import FunctionMethod, SolverMethod
 from prismask.inference.options import Options
 from prismask.models.network import Reconstructor
@@ -117,6 +117,11 @@ def _installed() -> dict[str, Any]:
 
 FALLBACK = "gap-tv"
 """The solver that works for every camera, used where no network does."""
+
+
+def as_aligner(method: Method) -> Aligner | None:
+    """The method, if it can align."""
+    return cast(Aligner, method) if "align" in method.capabilities else None
 
 
 class Choice:
