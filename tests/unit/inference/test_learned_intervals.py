@@ -31,8 +31,7 @@ from prismask.inference.intervals.learned import (
     coverage,
     slack_of,
 )
-from prismask.inference.intervals.rows import Rows, collect, folder_for
-from prismask.inference.intervals.snapshots import LIGHTS, Plan, Studio
+from prismask.inference.intervals.snapshots import LIGHTS, Plan, Rows, Studio, collect, folder_for
 from prismask.inference.methods.registry import network_method
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction

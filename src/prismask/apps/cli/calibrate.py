@@ -22,8 +22,7 @@ from prismask.scenes.defaults import SIZE
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from prismask.inference.intervals.rows import Rows
-    from prismask.inference.intervals.snapshots import Plan, Studio
+    from prismask.inference.intervals.snapshots import Plan, Rows, Studio
     from prismask.inference.intervals.trust import TrustRule
     from prismask.models.network import Reconstructor
 
@@ -108,8 +107,7 @@ def calibrate(
         Replace the output if it exists.
     """
     from prismask.inference.intervals.learn import fit_record
-    from prismask.inference.intervals.rows import collect, folder_for
-    from prismask.inference.intervals.snapshots import Plan
+    from prismask.inference.intervals.snapshots import Plan, collect, folder_for
     from prismask.inference.methods.registry import network_method
     from prismask.inference.options import Options
     from prismask.models.machine import choose_device

@@ -31,8 +31,7 @@ from prismask.inference.intervals.learned import (
     plain,
     slack_of,
 )
-from prismask.inference.intervals.rows import Rows
-from prismask.inference.intervals.snapshots import Studio
+from prismask.inference.intervals.snapshots import Rows, Studio
 from prismask.inference.intervals.trust import TrustRule, fit_trust
 from prismask.inference.methods.network import LEARNED
 from prismask.progress import Progress

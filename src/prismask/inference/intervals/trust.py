@@ -29,7 +29,7 @@ from prismask.inference.findings import Finding
 from prismask.inference.intervals.evidence import FACTS, FLOOR, REFERENCE
 
 if TYPE_CHECKING:
-    from prismask.inference.intervals.rows import Rows
+    from prismask.inference.intervals.snapshots import Rows
 
 VERSION = 1
 SURE = 0.96
