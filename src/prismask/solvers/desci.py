@@ -200,15 +200,6 @@ def shrink_singular_values(matrices: Tensor, shrinkage: Shrinkage) -> Tensor:
     return shrunk
 
 
-def minimise_nuclear_norm(matrices: Tensor, weight: float | Tensor) -> Tensor:
-    """argmin_Z ½ ‖Z − X‖² + weight · ‖Z‖_*: all singular values less `weight`, at least 0.
-
-    weight: one number, or one a matrix `(…)`.
-    """
-    weights = torch.as_tensor(weight, dtype=matrices.dtype, device=matrices.device).unsqueeze(-1)
-    return shrink_singular_values(matrices, lambda s: (s - weights).clamp_min(0))
-
-
 def minimise_weighted_nuclear_norm(
     matrices: Tensor, noise: float | Tensor, strength: float = 1.0
 ) -> Tensor:

@@ -6,7 +6,8 @@ a machine that has nothing else (CONTRIBUTING, "Where little is installed").
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ def evaluate(
     """
     from prismask.evaluation.run.runner import evaluate as run
 
-    return _told(
+    return _run(
         run,
         models,
         out,
@@ -122,7 +123,7 @@ def stress(
     """
     from prismask.evaluation.run.stress import stress as run
 
-    return _told(
+    return _run(
         run,
         models,
         out,
@@ -193,33 +194,27 @@ def spectra_test(
     resume
         Go on with the run that the folder holds.
     """
-    from prismask.evaluation.run.runs import CELLS
     from prismask.evaluation.run.spectra import spectra_test as run
 
     sizes = {"trials": trials, "size": size}
     given = {name: value for name, value in sizes.items() if value is not None}
-    try:
-        with reporter() as report:
-            found = run(
-                models,
-                data,
-                out,
-                groups=words(groups),
-                kinds=words(features),
-                camera=None if camera is None else read_camera(camera),
-                device=device,
-                quick=quick,
-                resume=resume,
-                progress=report("test of spectra"),
-                noise=noise,
-                level=level,
-                seed=seed,
-                **given,
-            )
-    except KeyboardInterrupt:
-        if (out / CELLS).exists():
-            remark(f"Finished snapshots are kept in {out}: give the same command with --resume.")
-        raise
+    with _resumable(out), reporter() as report:
+        found = run(
+            models,
+            data,
+            out,
+            groups=words(groups),
+            kinds=words(features),
+            camera=None if camera is None else read_camera(camera),
+            device=device,
+            quick=quick,
+            resume=resume,
+            progress=report("test of spectra"),
+            noise=noise,
+            level=level,
+            seed=seed,
+            **given,
+        )
     say(found.markdown)
     remark(f"{out}: spectra.json, scores.csv, summary.csv, summary.md")
     for failure in found.failures[:5]:
@@ -227,19 +222,25 @@ def spectra_test(
     return SOME_FAILED if found.failures else 0
 
 
-def _told(
-    run: Callable[..., Evaluation], models: list[str], out: Path, title: str, **options: Any
-) -> int:
-    """Run with progress, print the summary; 1 when a reconstruction failed."""
+@contextmanager
+def _resumable(out: Path) -> Iterator[None]:
+    """Say at an interruption that what is finished is kept."""
     from prismask.evaluation.run.runs import CELLS
 
     try:
-        with reporter() as report:
-            found = run(models, out=out, progress=report(title), **options)
+        yield
     except KeyboardInterrupt:
         if (out / CELLS).exists():
             remark(f"Finished cells are kept in {out}: give the same command with --resume.")
         raise
+
+
+def _run(
+    run: Callable[..., Evaluation], models: list[str], out: Path, title: str, **options: Any
+) -> int:
+    """Run with progress, print the summary; 1 when a reconstruction failed."""
+    with _resumable(out), reporter() as report:
+        found = run(models, out=out, progress=report(title), **options)
     say(found.markdown)
     remark(f"{out}: run.json, scores.csv, summary.csv, summary.md")
     if found.ok:

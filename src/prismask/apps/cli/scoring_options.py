@@ -87,7 +87,6 @@ class WorkOptions:
 
 
 Shared = SceneOptions | ProtocolOptions | DeliveryOptions | WorkOptions
-SHARED_OPTIONS = (SceneOptions, ProtocolOptions, DeliveryOptions, WorkOptions)
 
 
 def as_arguments(*given: Shared) -> dict[str, Any]:

@@ -197,10 +197,6 @@ class NoiseDistribution:
     clamped_share: float
     """Share of perturbed pixels that were clamped."""
 
-    def prior_density(self, at: Tensor) -> Tensor:
-        """Density of N(μ, σ)."""
-        return _normal(at, self.prior_mean, self.prior_std)
-
     def to_record(self) -> dict[str, Any]:
         """Plain numbers and lists."""
         record = asdict(self)

@@ -45,11 +45,9 @@ PAPER_BLOCKS_NOTE = (
 )
 
 
-def analysis_pictures(
-    folder: Path, record: Mapping[str, Any], truth_pictures: bool = True
-) -> Iterable[Picture]:
+def analysis_pictures(folder: Path, record: Mapping[str, Any]) -> Iterable[Picture]:
     """Every figure of an analysis."""
-    drawn = AnalysisPictures(Source(folder.name, folder, dict(record)), truth_pictures)
+    drawn = AnalysisPictures(Source(folder.name, folder, dict(record)))
     yield from (
         block for section in _sections(drawn) for block in section if isinstance(block, Picture)
     )

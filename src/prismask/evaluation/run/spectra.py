@@ -15,7 +15,6 @@ validation scenes where the data folder is there (`validation`).
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import json
 import logging
@@ -30,19 +29,19 @@ import numpy as np
 import torch
 
 from prismask.checks import choose
-from prismask.errors import ConfigError, DataMissingError, DivergedError, OutputExistsError
+from prismask.errors import ConfigError, DataMissingError, DivergedError
 from prismask.evaluation.protocol.overlap import trained_on, trained_scenes
 from prismask.evaluation.protocol.spectra import METRICS, QUICK, feature_title, features, measure
 from prismask.evaluation.run.cells import Cell, CellResult, Journal
 from prismask.evaluation.run.contenders import Contender, Models, build_contender, read_entries
-from prismask.evaluation.run.runs import CELLS, read_record
+from prismask.evaluation.run.runs import CELLS, RecordFile, check_same, computed_by, now
 from prismask.evaluation.tables.files import Row, write_parquet, write_table
 from prismask.evaluation.tables.markdown import grid
 from prismask.evaluation.tables.summaries import Moments
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction
 from prismask.models.inputs import network_scale
-from prismask.models.machine import choose_device, commit, device_name, versions
+from prismask.models.machine import choose_device, device_name
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.randomness import normal, seed_of, seeded
@@ -57,8 +56,8 @@ from prismask.scenes.synthetic.spectra import Feature, Planted, plant
 
 log = logging.getLogger(__name__)
 
-RECORD, EXAMPLES = "spectra.json", "examples.jsonl"
-FORMAT = "prismask-spectra-1"
+RECORD = RecordFile("spectra.json", "prismask-spectra-1", "test of spectra")
+EXAMPLES = "examples.jsonl"
 QUICK_TRIALS, QUICK_SIZE = 1, 64
 
 
@@ -108,12 +107,15 @@ def spectra_test(
         for entry in read_entries(models)
     }
     folder = Path(out)
-    earlier = _earlier(folder, resume)
+    earlier = RECORD.earlier(folder, resume)
     record = _record(bench, contenders, chosen_device, remarks)
     _check_same(record, earlier, folder)
     folder.mkdir(parents=True, exist_ok=True)
-    record["sessions"] = [*(earlier or {}).get("sessions", ()), _session()]
-    _write(folder, record)
+    record["sessions"] = [
+        *(earlier or {}).get("sessions", ()),
+        {"started": now(), **computed_by()},
+    ]
+    RECORD.write(folder, record)
     with Journal(folder / CELLS) as journal:
         _compute(bench, contenders, chosen, journal, folder, progress)
         cells = list(_cells(bench, contenders, chosen))
@@ -122,7 +124,7 @@ def spectra_test(
     record["finished"] = record["sessions"][-1]["started"]
     text = summary_text(rows, record)
     write_spectra_tables(folder, results, rows, text, record["trial_scenes"])
-    _write(folder, record)
+    RECORD.write(folder, record)
     failures = [
         f"{r.cell.model}, {r.cell.group} trial {r.cell.trial}, {r.cell.fault}: {why}"
         for r in results
@@ -224,22 +226,6 @@ def _add_example(folder: Path, cell: Cell, planted: Planted, cube: Cube) -> None
 # --- the folder ----------------------------------------------------------------------------------
 
 
-def _earlier(folder: Path, resume: bool) -> dict[str, Any] | None:
-    if not (folder / RECORD).exists():
-        if (folder / CELLS).exists():
-            raise OutputExistsError(
-                f"{folder} holds finished cells ({CELLS}) but no {RECORD}: they are of another "
-                "evaluation. Choose another --out."
-            )
-        return None
-    if not resume:
-        raise OutputExistsError(
-            f"{folder} holds a test of spectra already. Resume it (--resume), or choose "
-            "another --out."
-        )
-    return read_record(folder, RECORD, FORMAT, "test of spectra")
-
-
 def _record(
     bench: Bench, contenders: Mapping[str, Contender], device: torch.device, remarks: Sequence[str]
 ) -> dict[str, Any]:
@@ -257,7 +243,7 @@ def _record(
             notes.append(f"{label}: its training was validated on {', '.join(seen)}.")
     masks = {g: [bench.mask(g, t).hash for t in range(settings.trials)] for g in bench.scenes}
     return {
-        "format": FORMAT,
+        "format": RECORD.format,
         "kind": "spectra",
         "protocol": "spectra",
         "seed": settings.seed,
@@ -287,8 +273,7 @@ def _record(
             for label, one in contenders.items()
         },
         "remarks": notes,
-        "versions": versions(),
-        "commit": commit(),
+        **computed_by(),
         "device_name": device_name(device),
         "finished": None,
     }  # fmt: skip
@@ -298,19 +283,8 @@ def _check_same(record: Mapping[str, Any], earlier: Mapping[str, Any] | None, ou
     """What is there must belong to the same snapshots; models, groups and trials may be added."""
     if earlier is None:
         return
-    for key in ("seed", "size", "noise", "level", "camera", "device"):
-        if json.loads(json.dumps(record[key])) != earlier.get(key):
-            raise ConfigError(
-                f"{out} was started with {key} = {earlier.get(key)}, now it is {record[key]}: the "
-                "two do not belong in one table. Choose another --out."
-            )
-    for label, facts in record["models"].items():
-        before = earlier["models"].get(label)
-        if before is not None and before["identity"] != facts["identity"]:
-            raise ConfigError(
-                f"{out} was started with another {label!r}. Give one of them another label, or "
-                "choose another --out."
-            )
+    fixed = ("seed", "size", "noise", "level", "camera", "device")
+    check_same(out, earlier, {key: record[key] for key in fixed}, record["models"])
     for name, digest in earlier["scenes"].items():
         if record["scenes"].get(name, digest) != digest:
             raise ConfigError(f"{out} was started with another scene {name}: choose another --out.")
@@ -318,17 +292,6 @@ def _check_same(record: Mapping[str, Any], earlier: Mapping[str, Any] | None, ou
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:12]
-
-
-def _session() -> dict[str, Any]:
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return {"started": now, "versions": versions(), "commit": commit()}
-
-
-def _write(folder: Path, record: Mapping[str, Any]) -> None:
-    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-    with write_beside(folder / RECORD, overwrite=True) as beside:
-        beside.write_text(text, encoding="utf-8")
 
 
 GROUPS = ("drawn", "validation")
