@@ -1,4 +1,4 @@
-"""How far long work is, and where its time went: the library calls, whoever asked for it draws.
+"""How far long work has come, and where its time went: the library calls, the caller draws.
 
     cube = reconstruct(y, mask, progress=progress_bar("reconstructing"))
 

@@ -76,9 +76,9 @@ STRETCH_FROM = 1.04
 LEAST_STRETCH = 0.4
 """Least factor by which they are; beyond it too much detail is lost."""
 SAME_SPACING = 0.02
-"""Share of the extent by which bands may lie beside those of the training and still be shown."""
+"""Share of the extent by which bands may lie off those of the training and still be shown."""
 SAME_CAMERA_PX = 0.1
-"""Pixels by which a band may land beside its position in training in the training's camera.
+"""Pixels by which a band may miss its position in training and still be the training's camera.
 
 Few, because a network that learned whole offsets feels parts of a pixel: at 1.998, 1.996, 1.99 and
 1.98 px per band instead of 2, which is 0.05, 0.11, 0.27 and 0.54 px at the last of 28 bands, the
@@ -333,7 +333,7 @@ def gain_findings(gain: float) -> list[Finding]:
 
 
 UNEVEN_MARGIN = 0.2
-"""Share of half the way to its neighbour by which a band may land further beside its place than in
+"""Share of half the way to its neighbour by which a band may land further from its place than in
 training: no prism's curve is quite the one that cameras were drawn with."""
 
 
@@ -435,7 +435,7 @@ class AsItIs(BandAdapter):
         return abs(own / known) if known else None
 
     def _unevenness(self) -> float:
-        """How far bands land beside the nearest known curve, in halves of their mean distance."""
+        """How far bands land from the nearest known curve, in halves of their mean distance."""
         if self.trained is None or self.camera.bands < 3:
             return 0.0
         steps = np.diff(self.camera.offsets) * (self.camera.offsets[-1] - self.camera.offsets[0])

@@ -287,8 +287,8 @@ class Engine:
         levels: quantiles over the samples to keep, such as (0.05, 0.95).
         noise_std: noise of the measurement, against which half precision is judged, and which
             some networks take as an input; None: they are given an estimate.
-        mask_std: how wrong each pixel of the mask may be, of its shape, for networks that are told
-            (`Reconstructor.wants_mask_std`); None: nobody knows.
+        mask_std: how wrong each pixel of the mask may be, of its shape, for networks that use it
+            (`Reconstructor.wants_mask_std`); None: unknown.
         """
         measurement = measurement[None].to(self.device)
         mask = as_mask_batch(mask).to(self.device)
@@ -356,7 +356,7 @@ class Engine:
         return self.model.wants_noise
 
     def _told(self, mask: Tensor, mask_std: Tensor | None) -> Tensor | None:
-        """What the network is told of the mask's errors, on the device; None: nothing."""
+        """What the network is given of the mask's errors, on the device; None: nothing."""
         if mask_std is None or not self.model.wants_mask_std:
             return None
         return as_mask_batch(mask_std).to(mask)
@@ -451,7 +451,7 @@ class Strip:
     masks: Tensor
     """One mask `(N, 1|C, h, w)` for each pass."""
     mask_std: Tensor | None
-    """What the network is told of the masks' errors, `(1, 1|C, h, w)`."""
+    """What the network is given of the masks' errors, `(1, 1|C, h, w)`."""
     planes: Tensor | None
     """Input planes `(1, K, h, w)` where there is a single pass; they are the largest thing in
     memory, so several passes make them one after the other."""
@@ -464,15 +464,15 @@ class Passes:
     network: FastReconstructor
     camera: CASSI
     sampled: bool = False
-    """Whether there are several masks, whose spread is asked for."""
+    """Whether there are several masks, whose spread is wanted."""
     levels: tuple[float, float] | None = None
-    """Quantiles over the masks, if asked for."""
+    """Quantiles over the masks, if wanted."""
     noise: Tensor | None = None
     """Noise of the whole snapshot `(1,)`, for networks that want to know; None: no such network.
 
     A strip by itself would be judged by what happens to lie in it."""
     mask_std: Tensor | None = None
-    """Errors of the mask `(1, 1|C, H, W)`, for networks that are told; None: nothing is told."""
+    """Errors of the mask `(1, 1|C, H, W)`, for networks that use them; None: unknown."""
 
     @property
     def outputs(self) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ class Prepared:
     dark: Tensor
     """What was subtracted, `(B,)`."""
     noise_std: Tensor
-    """`(B,)`; zeros where nobody asked."""
+    """`(B,)`; zeros where it is not wanted."""
     brightness: Tensor
     """`(B,)`."""
     mask_std: Tensor | None = None
@@ -127,7 +127,7 @@ class Inspection:
     noise_from: str
     """Where the noise level comes from."""
     registration: Registration | None
-    """How the mask lies on the snapshot; None where nobody asked or it is too small to tell."""
+    """How the mask lies on the snapshot; None where it is not wanted or cannot be seen."""
     in_counts: bool = False
     """Whether the snapshot's own units are counts."""
 
@@ -141,7 +141,7 @@ def inspect(
     check_light(aperture)
     corrected, scale, findings = _corrected(measurement, aperture, camera, options)
     signal = torch.from_numpy(np.asarray(corrected / np.float32(scale), np.float32))
-    # What people state and are told is in the measurement's own units, or in counts where those
+    # What people state and read is in the measurement's own units, or in counts where those
     # were its pixels; all else is in the signal's.
     counts = noted_counts(measurement.attrs)
     unit = scale * (counts or 1)
@@ -192,7 +192,7 @@ def _corrected(
 
 
 def _turned(measurement: Measurement, mask: Mask) -> dict[str, str]:
-    """What a command was asked to turn, and how (`RawFrameOptions`)."""
+    """What a command turned, and how (`RawFrameOptions`)."""
     both = {"mask": mask.attrs, "snapshot": measurement.attrs}
     return {what: str(attrs["turned"]) for what, attrs in both.items() if "turned" in attrs}
 
@@ -408,7 +408,7 @@ def _advice(
             f"{','.join(map(str, found))} (TOP,LEFT,HEIGHT,WIDTH)."
         )
     return (
-        f"The mask is {what}, and which part of it lies in front of the scene cannot be told from "
+        f"The mask is {what}, and which part of it lies in front of the scene does not follow from "
         f"this snapshot. If it is the top left one, give --crop-mask 0,0,{height},{width} "
         "(TOP,LEFT,HEIGHT,WIDTH), else other numbers in front."
     )
@@ -515,13 +515,13 @@ def scale_findings(attrs: Mapping[str, Any]) -> list[Finding]:
         return []
     text = (
         f"the snapshot's attribute scale ({float(scale):.6g}) is not divided out: nothing says "
-        "that it is an exposure. If it is one, note a scale_rule beside it, such as 'given'."
+        "that it is an exposure. If it is one, note a scale_rule as well, such as 'given'."
     )
     return [Finding("note", text)]
 
 
 def number_findings(options: Options, shot: Measurement) -> list[Finding]:
-    """Numbers beside a snapshot of counts that look like fractions of full scale."""
+    """Numbers given with a snapshot of counts that look like fractions of full scale."""
     counts, dark = noted_counts(shot.attrs) or 1, options.dark_level
     stated = [("dark level", "--dark", dark, 1.0)]
     if "exposures" not in shot.attrs:  # of many exposures the mean may have as little
@@ -529,7 +529,7 @@ def number_findings(options: Options, shot: Measurement) -> list[Finding]:
     return [
         Finding(
             "warning",
-            f"the {what} that is given is {number:.4g} counts: beside a snapshot of integers, "
+            f"the {what} that is given is {number:.4g} counts: with a snapshot of integers, "
             f"numbers are counts. If it is a fraction of full scale, give {option} "
             f"{number * counts:.4g}.",
         )
@@ -598,8 +598,8 @@ def check_orientation(
 ) -> None:
     """Raise `ValuesError` with the option that mends it, if a file is surely the wrong way round.
 
-    Along the dispersion a mirrored snapshot cannot be told from a mirrored mask: both are named.
-    turned: what was asked to be turned, `mask` or `snapshot`, and how; undoing that comes first.
+    Along the dispersion a mirrored snapshot looks like a mirrored mask: both are named.
+    turned: what was turned by an option, `mask` or `snapshot`, and how; undoing that comes first.
     """
     if found is None or found.orientation == "as given":
         return
@@ -608,7 +608,7 @@ def check_orientation(
     if turned:
         said = " and ".join(f"--turn-{what} {how}" for what, how in turned.items())
         raise ValuesError(
-            f"turned as asked ({said}), the mask does not fit this snapshot (score "
+            f"turned by {said}, the mask does not fit this snapshot (score "
             f"{found.score:.0f}); it does {found.orientation} (score {found.best_score:.0f}). "
             "Leave that out if the files were right, or use --no-check-mask to continue anyway."
         )

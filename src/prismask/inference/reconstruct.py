@@ -104,9 +104,9 @@ def reconstruct(
         (`inference.options.Options`): `samples=16`, `level=0.95`, `align=True`, `mask_std=0.03` …
         Names that are not known there are options of the solver, such as `iterations`.
 
-    The cube is in the scene's units: a scale noted in the measurement, `scale` with `scale_rule`
-    beside it, is divided out. What was noticed on the way is in `attrs["findings"]`; of that, what
-    makes the cube doubtful is also a `PrismaskWarning`.
+    The cube is in the scene's units: a scale noted in the measurement, `scale` together with
+    `scale_rule`, is divided out. What was noticed on the way is in `attrs["findings"]`; whatever of
+    that makes the cube doubtful is also a `PrismaskWarning`.
     """
     given: Any = None
     named = {"method": method, "model": model}
@@ -191,7 +191,7 @@ class Reconstruction:
         wavelengths: Wavelengths | None = None,
         progress: Progress | bool | None = None,
     ) -> Cube:
-        """`run` on whatever `reconstruct` takes; doubts about the cube become warnings too."""
+        """`run` on whatever `reconstruct` takes; warnings among the findings are raised as such."""
         bar = as_progress(progress, "reconstructing")
         shot = _snapshot(measurement, self.options)
         cube = self.run(shot, as_mask(mask), camera, wavelengths, bar)
@@ -216,9 +216,9 @@ class Reconstruction:
 
     def _identity(self, camera: CASSI) -> dict[str, Any]:
         method, aligner = self._choice.for_camera(camera), self._choice.aligner(camera)
-        # What tells the result from one that another network aligned.
+        # Distinguishes the result from one that another network aligned.
         other = {} if aligner is None or aligner is method else {"aligner": aligner.identity()}
-        # What tells it from one whose network was asked for.
+        # Distinguishes it from one whose network was chosen by the user.
         settled = {"may_take_solver": True} if self._choice.may_take_solver(camera) else {}
         return {**method.identity(self.options), **other, **settled}
 
@@ -389,7 +389,7 @@ def aligned(
     options: Options,
     progress: Progress | None = None,
 ) -> Aligned:
-    """The snapshot with its mask in its pose, if that is asked for."""
+    """The snapshot with its mask in its pose, if the options want that."""
     if options.pose is not None:
         return in_pose(snapshot, options.pose.pose)
     if not options.align:
@@ -461,7 +461,7 @@ def spread_attrs(options: Options, uses_it: bool) -> dict[str, Any]:
 
 
 def spread_findings(stated: Options, mask: Mask, method: str, uses_it: bool) -> list[Finding]:
-    """Which of two spreads counts, and that a method cannot be told any."""
+    """Which of two spreads counts, and that a method has no use for either."""
     found = []
     if stated.mask_std is not None and mask.std is not None:
         text = (
@@ -471,7 +471,7 @@ def spread_findings(stated: Options, mask: Mask, method: str, uses_it: bool) -> 
         found.append(Finding("note", text))
     if not uses_it and with_own_spread(stated, mask).mask_std is not None:
         text = (
-            f"{method} cannot be told how far the mask may be wrong: mask_std is not used. "
+            f"{method} has no input for how far the mask may be wrong: mask_std is not used. "
             "`prismask models` names the networks that can."
         )
         found.append(Finding("note", text))
@@ -555,11 +555,11 @@ class Residual:
     noise_from: str
     """Where that number comes from."""
     mask_error: float = 0.0
-    """What a mask that is as wrong as was told does to the measurement, rms."""
+    """What a mask that is as wrong as was stated does to the measurement, rms."""
 
     @property
     def over_expected(self) -> float | None:
-        """The residual in units of what noise and the told errors of the mask leave."""
+        """The residual in units of what noise and the stated errors of the mask leave."""
         expected = math.hypot(self.noise_std, self.mask_error)
         return self.rms / expected if expected > 0 else None
 
@@ -576,7 +576,7 @@ class Residual:
             times = two_digits(self.over_noise)
             line += f", {times} × the noise ({self.noise_std:.2g}{unit}, {self.noise_from})"
         if self.mask_error:
-            line += f"; a mask as wrong as told leaves {self.mask_error:.2g}{unit}"
+            line += f"; a mask as wrong as stated leaves {self.mask_error:.2g}{unit}"
         return line
 
 
@@ -619,17 +619,17 @@ def _residual_findings(
     # Also where the snapshot agrees with its mask: a few lines do not show all that can be wrong.
     learn = "" if options.adapt else " (--adapt 60 learns it)"
     aligned = "--align has found no pose that explains all of it."
-    tells = aligned if options.align else "--align tells which."
+    decides = aligned if options.align else "--align shows which."
     head = f"the cube leaves {left:.2g} times the noise of its snapshot unexplained"
     if residual.mask_error:
         head = (
             f"the cube leaves {left:.2g} times as much of its snapshot unexplained as noise and a "
-            "mask as wrong as told would"
+            "mask as wrong as stated would"
         )
     text = (
         f"{head}: the scene is harder than what the network knows{learn}, its spectra have lines "
         "or narrow bands (compare with --method gap-tv), or the mask lies a fraction of a pixel "
-        f"beside where it was calibrated. {tells}"
+        f"away from where it was calibrated. {decides}"
     )
     return [Finding("note", text)]
 

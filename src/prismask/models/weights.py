@@ -140,7 +140,7 @@ def save_weights(
     dtype: torch.dtype = torch.float16,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Write the model's tensors in `dtype` beside `record`; give back the complete record."""
+    """Write the model's tensors in `dtype` with `record`; give back the complete record."""
     tensors = {
         name: value.detach().to("cpu", dtype).contiguous()
         for name, value in model.state_dict().items()
@@ -223,7 +223,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _built(record: dict[str, Any], path: Path) -> Reconstructor:
-    """The network a record describes; one that describes none is told by the file's name."""
+    """The network a record describes; where it describes none, the error names the file."""
     try:
         return from_record(record)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -260,7 +260,7 @@ class Variation:
     bend: float = 0.0
     """Most that it was bent, either way."""
     jitter: float = 0.0
-    """Most by which a band landed beside its place, as a share of half the way to its neighbour."""
+    """Most by which a band missed its place, as a share of half the way to its neighbour."""
     band_counts: tuple[int, ...] = ()
     """Into how many bands the spectrum was cut, besides that camera's own."""
     designs: tuple[str, ...] = ()
@@ -309,7 +309,7 @@ def trained_variation(record: dict[str, Any]) -> Variation:
 
 
 def knows_wrong_masks(record: Mapping[str, Any]) -> bool:
-    """Whether masks were wrong in the training, and the network was told how far."""
+    """Whether masks were wrong in the training, and the network was given how far."""
     masks = record.get("masks") or {}
     return bool(masks.get("fault_share")) and bool(masks.get("told_share"))
 

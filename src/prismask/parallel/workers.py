@@ -107,7 +107,7 @@ def run_here(
         for task in tasks:
             try:
                 outcome: Outcome[Task, Result] = Outcome(task, do(task))
-            except Exception as error:  # whoever asked for the task decides what it means
+            except Exception as error:  # the caller decides what it means
                 outcome = Outcome(task, error=error)
             yield outcome
     finally:

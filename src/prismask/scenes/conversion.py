@@ -291,7 +291,7 @@ def from_dataset(dataset: xarray.Dataset, kind: Kind | None = None) -> Record:
 
 
 def dataset_contents(dataset: xarray.Dataset, source: str) -> Contents:
-    """What a dataset holds; arrays stay unread until asked for."""
+    """What a dataset holds; arrays stay unread until they are used."""
     variables = {str(name): _variable(str(name), array) for name, array in dataset.items()}
     kind = as_kind(dataset.attrs.get("prismask_kind"))
     listed = _listed(dataset)

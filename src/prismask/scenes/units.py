@@ -82,7 +82,7 @@ def unscaled(measurement: Measurement) -> Array:
 def noted_scale(measurement: Measurement) -> float:
     """The exposure that `simulate` noted, 1 where none is.
 
-    Other people's files call a map's scale or the size of a pixel so: ours has its rule beside it.
+    In other people's files `scale` may be that of a map or of a pixel; ours comes with its rule.
     """
     attrs = measurement.attrs
     if "scale" not in attrs or "scale_rule" not in attrs:

@@ -83,7 +83,7 @@ class DeSci(IterativeSolver):
     last_level: float = 0.02
     """Noise level of the last iteration; in between it falls geometrically.
 
-    It is that of the artefacts. Noise in the measurement asks for no other one: κ answers it.
+    It is that of the artefacts. Noise in the measurement needs no other one: κ takes care of it.
     """
     strength: float = 1.0
     """How much is taken from a singular value, against what noise of this level adds to it."""

@@ -213,7 +213,7 @@ def test_what_was_told_to_be_wrong_explains_as_much() -> None:
     assert found.over_noise is not None
     assert found.over_noise > 3
     assert found.over_expected == pytest.approx(1, rel=0.05)
-    assert "a mask as wrong as told leaves" in found.text()
+    assert "a mask as wrong as stated leaves" in found.text()
 
 
 def test_the_truth_leaves_the_noise_as_residual() -> None:

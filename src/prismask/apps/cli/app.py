@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command and return its exit code; wrong input is told in one sentence."""
+    """Run a command and return its exit code; wrong input is reported in one sentence."""
     debug = "--debug" in arguments
     arguments = _with_negative_lists([word for word in arguments if word != "--debug"])
     logging.basicConfig(

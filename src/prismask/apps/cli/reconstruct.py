@@ -121,7 +121,7 @@ def reconstruct(
         return _many(list(snapshots), work, out, extension, workers, dask, read)
     if dask is not None:
         raise ConfigError(
-            f"--dask shares several snapshots out, and {snapshots[0]} is one: leave --dask away."
+            f"--dask shares several snapshots out, and {snapshots[0]} is one: leave out --dask."
         )
     _one(snapshots[0], work, out, read, _timings_file(timings))
     return 0
@@ -435,7 +435,7 @@ def _many(
     written = (file for job in jobs for file in work.written(job))
     refuse_read(written, *read, *(job.source for job in jobs))
     if workers == 1 and dask is None:
-        # Here it is needed anyway: what is wrong for all snapshots is then told once.
+        # It is needed here anyway: what is wrong for all snapshots is then reported once.
         work.prepare()
     with _held(out, work):
         remark(f"{len(jobs)} snapshots to {out} …")

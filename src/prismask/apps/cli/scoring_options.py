@@ -63,8 +63,8 @@ class DeliveryOptions:
     adapt: int = 0
     """Steps in which networks first learn every scene, as with reconstruct --adapt."""
     mask_std: float | None = None
-    """How far networks that can be told it are told that every mask may be wrong, as with
-    reconstruct --mask-std. [default: nothing, they estimate it]"""
+    """How far every mask may be wrong, for networks that use it, as with reconstruct
+    --mask-std. [default: nothing, they estimate it]"""
 
 
 @Parameter(name="*")

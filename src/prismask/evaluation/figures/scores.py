@@ -215,7 +215,7 @@ def stress_figure(panels: Sequence[FaultPanel], title: str) -> bytes:
     """Score against the size of one fault, a panel for each fault, all on one scale, as PNG.
 
     A label has one colour and marker, a source one kind of line: the same model before and after a
-    change is told apart by its line.
+    change has a line style of its own.
     """
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)

@@ -334,7 +334,7 @@ class AnalysisPictures:
         return blocks
 
     def maps(self, scene: str) -> list[Block]:
-        """Where the uncertainty lies, beside where the error is."""
+        """Where the uncertainty lies, next to where the error is."""
         maps = {}
         for label, arrays in self._arrays(scene).items():
             named = {"std over masks": "std_over_masks", "std over samples": "std_over_samples"}

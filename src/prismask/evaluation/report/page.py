@@ -39,7 +39,7 @@ class Report:
     tables: Path
     """The Markdown file beside it."""
     figures: tuple[Path, ...]
-    """PNG files, where they were asked for."""
+    """PNG files, where they are wanted."""
     missing: tuple[str, ...]
     """What the page says is missing."""
 

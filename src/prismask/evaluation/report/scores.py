@@ -131,14 +131,14 @@ def _paper_layout(record: Mapping[str, Any], table: ScoreTable, group: str) -> T
         for scores in published.values():
             for metric in metrics:
                 number = scores.find(metric, scene)
-                # The paper's average is over all ten scenes; beside fewer it would mislead.
+                # The paper's average is over all ten scenes; next to fewer it would mislead.
                 row.append("–" if scene == AVERAGE and not whole else number_text(metric, number))
         rows.append(row)
     titles = [metric_title(m) for m in metrics]
     groups = [(f"{model} (here)", len(metrics)) for model in models]
     groups += [(f"{name} (paper)", len(metrics)) for name in published]
     note = PAPER_NOTE if published else (
-        "No paper's numbers beside these: they are for the ten KAIST scenes, and these are others."
+        "No numbers of the paper here: they are for the ten KAIST scenes, and these are others."
     )  # fmt: skip
     return Table(
         "Scene by scene in the paper's layout: mean ± std over masks.",
@@ -274,7 +274,7 @@ def _comparison(sources: Sequence[Source]) -> list[Section]:
 
 
 def _stress_section(source: Source) -> Section:
-    title = f"Stress: cameras that are not what they are told ({source.name})"
+    title = f"Stress: cameras that differ from their description ({source.name})"
     table = source.scores
     if table is None:
         return Section(title, [Text("This stress test is not finished: `--resume` completes it.")])

@@ -257,8 +257,8 @@ def _check_trained(options: Mapping[str, Any], model: str) -> None:
     if not known or not numbers or type(align) is not bool:
         raise ConfigError(
             f"{model}: trained weights take the options adapt=STEPS, how long they learn a scene, "
-            "align=true, to find the pose of the mask first, mask_std=NUMBER, how far networks "
-            f"that can be told it are told that the mask may be wrong, and {KEY}=1 or 2."
+            "align=true, to find the pose of the mask first, mask_std=NUMBER, how far the "
+            f"mask may be wrong, for networks that use it, and {KEY}=1 or 2."
         )
     MaskStd.of(told)
     ensemble_size(options)

@@ -215,7 +215,7 @@ def remarks_about(
         if settings.adapt and "adapt" not in one.capabilities:
             found.append(f"{label} has no network that could learn a scene: it does not adapt.")
         if settings.mask_std is not None and "uncertain_mask" not in one.capabilities:
-            found.append(f"{label} cannot be told how far the mask may be wrong.")
+            found.append(f"{label} has no input for how far the mask may be wrong.")
         bands = None if serves_any_camera(one.record) else one.record.get("bands")
         if bands is not None and int(bands) != camera.bands:
             found.append(

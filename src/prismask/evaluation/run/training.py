@@ -71,7 +71,7 @@ def make_validation(
     region: `(H, W)` mask that training crops come from, or None when it has none.
     noise_std: above 0, the fabricated masks once more with noise of this σ (as in training,
         relative to the cube's range), and selection looks at that as well.
-    misplaced: above 0, once more with the true mask that many pixels beside the told one.
+    misplaced: above 0, once more with the true mask that many pixels off the given one.
     lamp: `(C,)`, once more with the scenes lit by it.
     """
     cubes = validation_cubes(scenes, size)
@@ -130,7 +130,7 @@ def _score(model: Any, group: _Group, camera: CASSI) -> float:
 
 
 def estimated(model: Any, measurement: Tensor, mask: Tensor, camera: CASSI, half: bool) -> Tensor:
-    """The model's cube in float32; computed in half precision if asked for and finite there.
+    """The model's cube in float32; computed in half precision if wanted and finite there.
 
     A network whose features grow beyond what float16 holds is not a bad network.
     """

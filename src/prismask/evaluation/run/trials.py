@@ -1,7 +1,7 @@
 """Running one cell: photograph all scenes through one mask, reconstruct, score.
 
 What a cell gives depends on the cell alone: scenes go through in batches of a fixed number, in
-their order, and convolutions on a GPU are asked for their deterministic kind. Who computes it, and
+their order, and convolutions on a GPU are the deterministic ones. Who computes it, and
 what was computed before, changes nothing.
 """
 
@@ -264,7 +264,7 @@ def timed_call(
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait until a device has done what was asked of it."""
+    """Wait until a device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elif device.type == "mps":

@@ -50,9 +50,9 @@ lines in the middle of the frame that it is computed on."""
 PLACES = 3
 """Cosines over the spectrum."""
 LINES, MARGIN = 256, 24
-"""Lines across the dispersion that are worked on at a time, and those beside them that are seen."""
+"""Lines across the dispersion that are worked on at a time, and their seen neighbours."""
 REFERENCE, ITERATIONS, INNER, LEAST_NOISE = "gap-tv", 30, 2, 0.01
-"""The quick solver, its iterations, the TV steps of each, and the noise it is told at least (of the
+"""The quick solver, its iterations, the TV steps of each, and the least noise it is given (of the
 snapshot's rms)."""
 LEAST_LIGHT = 0.1
 """Throughput by which a residual is divided at least; at the ends of the dispersion it is 0."""
@@ -205,7 +205,7 @@ def missing_light(residual: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
     """The smooth cube `(B, C, H, W)` that explains a `residual (B, H, L)` best.
 
     A few steps of conjugate gradients on ‖r − A S z‖² for S, a smoothing: masks differ from pixel
-    to pixel, so over a neighbourhood the residual tells in which band light is missing.
+    to pixel, so over a neighbourhood the residual shows in which band light is missing.
     """
     left = residual.clone()
     gradient = _smooth(camera.adjoint(left, mask))

@@ -143,7 +143,7 @@ def fit_learned(
 
 
 def class_of(one: Rows) -> str:
-    """The class of snapshots that decides its factors; empty: the training's camera, no doubt."""
+    """The class whose factors apply; empty: the training's camera, and a consistent mask."""
     if one.other_camera:
         return OTHER_CAMERAS
     return INCONSISTENT_MASKS if one.probe_gain > INCONSISTENT_FROM else ""

@@ -18,7 +18,7 @@ masks that their snapshot contradicts, are classes with factors of their own (Mo
 What this promises: over scenes, lights, noise, masks and cameras like those of the fit
 (`intervals.snapshots`) the level holds on average, and nearly for each of the worst tenth of the
 snapshots; what was found for each scene, quarter of the intensities, band and condition is stored
-beside it. It promises nothing about a single pixel, nor about worlds unlike those.
+with it. It promises nothing about a single pixel, nor about worlds unlike those.
 
 How both are fitted is in `intervals.learn`; their numbers are stored with the weights as plain
 lists, with a hash.

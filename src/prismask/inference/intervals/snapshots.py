@@ -61,7 +61,7 @@ PLACES = 6
 KINDS = 3
 SHIFTS, BLURS, SPREADS = (0.25, 1.25), (0.3, 1.0), (0.1, 0.6)
 """Least and most of what is wrong, in pixels: how far the mask is shifted, the standard deviation
-of its blur, and how far the ends of the spectrum lie beside where they were calibrated."""
+of its blur, and how far the ends of the spectrum lie from where they were calibrated."""
 BAND_RATIOS = (0.65, 2.0)
 """Least and most bands, relative to the network's."""
 STEP_RATIO = 2.5
@@ -314,7 +314,7 @@ class Rows:
     value: Floats
     """The estimate, `(N,)`."""
     truth: Floats
-    """The truth, `(N,)`, by which quarters of the intensities are told apart."""
+    """The truth, `(N,)`, which decides the quarter of the intensities."""
     place: Floats
     """Position in the spectrum between 0 and 1, `(N,)`."""
     extra: NDArray[np.bool_]

@@ -42,7 +42,7 @@ align: find the pose of a mask (`Aligner.align`).
 adapt: learn the scene before it gives its cube (`Options.adapt`).
 interval: give calibrated error bars.
 mask_std: say how wrong a mask may be.
-uncertain_mask: be told how wrong a mask may be (`Options.mask_std`).
+uncertain_mask: make use of how wrong a mask may be (`Options.mask_std`).
 half: compute in half precision (`Options.precision`).
 """
 Capabilities = frozenset[Capability]
@@ -72,13 +72,13 @@ class Method(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do; nobody asks in any other way."""
+        """What it can do; there is no other way to find out."""
 
     def identity(self, options: Options = DEFAULTS) -> dict[str, Any]:
-        """What tells this method, with these options, from others, for the recipe."""
+        """What distinguishes this method, with these options, from others, for the recipe."""
 
     def check(self, options: Options) -> None:
-        """Raise `ConfigError` where it cannot do what is asked for, before anything runs."""
+        """Raise `ConfigError` where it cannot do what the options want, before anything runs."""
 
     def __call__(
         self, snapshot: Snapshot, options: Options = DEFAULTS, progress: Progress | None = None

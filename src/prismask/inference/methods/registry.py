@@ -7,13 +7,13 @@
         return MyMethod(device, **options)      # anything with the members of `Method`
 
 From then on `reconstruct(…, method="mine")` and `evaluate("mine:option=3")` know it. A package that
-is installed beside Prismask names its methods as entry points of the group `prismask.methods`:
+is installed alongside Prismask names its methods as entry points of the group `prismask.methods`:
 these are known to the command line and to every worker process as well. A plain function
 `f(measurement, mask, camera) → cube` needs no registration where it can be passed itself.
 
-A camera is served by the method that was asked for, else by weights that ship, else by a solver. Of
-the weights one is the default, for the cameras that it knows. Another may be there for those that
-it does not: it learned behind many and serves where the camera is not the first one's. Where a
+A camera is served by the method that the options name, else by weights that ship, else by a solver.
+Of the weights one is the default, for the cameras that it knows. Another may be there for those
+that it does not: it learned behind many and serves where the camera is not the first one's. Where a
 camera is out of reach of all, a solver serves instead, and a finding says so.
 """
 
@@ -153,7 +153,7 @@ class Choice:
     def settle(self, made: Estimate, options: Options) -> Estimate:
         """The estimate, or the quick solver's where that is expected to be clearly better.
 
-        Only where nobody has asked for a method. The ends are then those of the network's interval,
+        Only where the options name no method. The ends are then those of the network's interval,
         moved outwards where the solver's value lies beyond them.
         """
         verdict, evidence = made.verdict, made.evidence
@@ -245,7 +245,7 @@ class Choice:
 
 
 def able(among: tuple[Shipped, ...], options: Options) -> tuple[Shipped, ...]:
-    """Of the weights that ship as defaults those for what is asked, the first one first."""
+    """Of the weights that ship as defaults, those that suit the options, best first."""
     others = tuple(one for one in among if not one.is_default_for_exact_masks)
     is_exact = options.align or options.samples > 0 or options.pose is not None
     exact = [one for one in among if one.is_default_for_exact_masks]
