@@ -32,9 +32,9 @@ or `residual`.
 """
 
 SECONDS_BETWEEN_LINES = 5.0
-"""Plain lines come no oftener than this, so that a log stays readable."""
+"""Plain lines come no more often than this, so that a log stays readable."""
 SECONDS_BETWEEN_FRAMES = 0.1
-"""A bar is redrawn no oftener than this, so that drawing takes no time to speak of."""
+"""A bar is redrawn no more often than this, so that drawing takes no time to speak of."""
 _BLOCKS = 30
 
 
@@ -54,7 +54,7 @@ def as_progress(given: Progress | bool | None, title: str) -> Progress | None:
 
 
 class _Shown:
-    """Draws no oftener than `pause`, and always the end of a stage."""
+    """Draws no more often than `pause`, and always the end of a stage."""
 
     pause = SECONDS_BETWEEN_FRAMES
 

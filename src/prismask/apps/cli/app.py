@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, Parameter
 
 from prismask import __version__
-from prismask.apps.cli.analyse import analyse
 from prismask.apps.cli.calibrate import calibrate
 from prismask.apps.cli.camera import camera
 from prismask.apps.cli.convert import convert
 from prismask.apps.cli.demo import demo
-from prismask.apps.cli.evaluate import evaluate, spectra_test, stress
+from prismask.apps.cli.evaluate import analyse, evaluate, spectra_test, stress
 from prismask.apps.cli.evaluate_pair import evaluate_pair
 from prismask.apps.cli.info import info
 from prismask.apps.cli.models import models

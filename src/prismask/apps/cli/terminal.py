@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, TextIO
 
-from prismask.progress import Progress
+from prismask.progress import SECONDS_BETWEEN_LINES, Progress
 from prismask.scenes.formats.contents import printable
 
 
@@ -80,9 +80,6 @@ def table(rows: list[tuple[str, str]], indent: str = "") -> str:
 
 
 Report = Callable[[str], Progress]
-
-SECONDS_BETWEEN_LINES = 5.0
-"""Plain lines come no oftener than this, so that a log stays readable."""
 
 
 @contextmanager

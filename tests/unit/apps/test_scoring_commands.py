@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 
 from prismask.apps.cli import app as cli
-from prismask.apps.cli.scoring_options import (
+from prismask.apps.cli.evaluate import (
     ProtocolOptions,
     SceneOptions,
     Shared,
