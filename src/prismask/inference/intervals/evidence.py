@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -38,7 +38,7 @@ from torch.nn import functional as F
 
 from prismask.inference.engine import project, throughput
 from prismask.optics.camera import CASSI
-from prismask.solvers import create_solver
+from prismask.solvers.gap_tv import GapTv
 
 FLOOR = 1e-3
 """Added before logarithms, relative to the snapshot's brightness."""
@@ -51,9 +51,10 @@ PLACES = 3
 """Cosines over the spectrum."""
 LINES, MARGIN = 256, 24
 """Lines across the dispersion that are worked on at a time, and their seen neighbours."""
-REFERENCE, ITERATIONS, INNER, LEAST_NOISE = "gap-tv", 30, 2, 0.01
-"""The quick solver, its iterations, the TV steps of each, and the least noise it is given (of the
-snapshot's rms)."""
+REFERENCE, QUICK = "gap-tv", GapTv(iterations=30, inner_iterations=2)
+"""The solver that networks are compared with, and the quick version of it."""
+LEAST_NOISE = 0.01
+"""Noise that it is given at least, of the snapshot's rms."""
 LEAST_LIGHT = 0.1
 """Throughput by which a residual is divided at least; at the ends of the dispersion it is 0."""
 DISAGREEMENT = "disagreement"
@@ -112,16 +113,15 @@ class Evidence:
     @cached_property
     def reference(self) -> Tensor:
         """The cube of a quick solver, `(C, H, W)`: other evidence than the network's."""
-        return self.solved(iterations=ITERATIONS, inner_iterations=INNER)
+        return self.solved(QUICK)
 
-    def solved(self, **effort: int) -> Tensor:
-        """The cube of the solver, `(C, H, W)`, with as much effort as it takes by itself."""
+    def solved(self, solver: GapTv) -> Tensor:
+        """The cube of the solver, `(C, H, W)`, which is given the noise."""
 
         def part(signal: Tensor, mask: Tensor) -> Tensor:
             level = float(signal.square().mean().sqrt())
             noise = max(self.noise_std / level, LEAST_NOISE) if level > 0 else 0.0
-            solver = create_solver(REFERENCE, noise=noise, **effort)
-            return solver(signal[None], mask, self.camera)[0]
+            return replace(solver, noise=noise)(signal[None], mask, self.camera)[0]
 
         return self._in_strips(part, self.signal)
 

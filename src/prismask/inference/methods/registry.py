@@ -42,6 +42,7 @@ from prismask.models.network import Reconstructor
 from prismask.models.weights import Shipped, defaults, load_model
 from prismask.optics.camera import CASSI
 from prismask.solvers import list_solvers
+from prismask.solvers.gap_tv import GapTv
 
 GROUP = "prismask.methods"
 """Entry points of other packages."""
@@ -162,7 +163,7 @@ class Choice:
         # What was learned from this very snapshot, or drawn, is what somebody wanted to see.
         if not verdict.takes_solver or options.adapt or options.samples:
             return made
-        values = evidence.solved().numpy()
+        values = evidence.solved(GapTv()).numpy()
         lower = None if made.lower is None else np.minimum(made.lower, values)
         upper = None if made.upper is None else np.maximum(made.upper, values)
         name = made.attrs.get("model")
