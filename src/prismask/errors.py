@@ -37,7 +37,7 @@ class DataMissingError(PrismaskError, FileNotFoundError):
 
 
 class OutputExistsError(PrismaskError, FileExistsError):
-    """The output exists already and nobody allowed overwriting it."""
+    """The output exists already and overwriting it was not allowed."""
 
 
 class FolderInUseError(PrismaskError, OSError):

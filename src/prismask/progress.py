@@ -10,7 +10,7 @@ plain line now and then anywhere else, such as in a log.
             ...
 
 Parts of a run may lie within each other: each has its own time, without that of the parts inside.
-Where nobody measures, they cost nothing.
+Where nothing is measured, they cost nothing.
 """
 
 from __future__ import annotations

@@ -619,7 +619,7 @@ class View:
     noise_std: Tensor
     """In the units of `signal`, `(B,)`."""
     mask_std: Tensor | None = None
-    """How far the mask may be wrong, `(1, 1|C, H, W)`; None where nobody knows."""
+    """How far the mask may be wrong, `(1, 1|C, H, W)`; None where unknown."""
 
     @classmethod
     def of(

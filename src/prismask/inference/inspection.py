@@ -52,7 +52,7 @@ class Snapshot:
     brightness: float
     """How bright white would be (`brightness` of this module)."""
     mask_std: Tensor | None = None
-    """How far the mask may be wrong, `(1, 1|C, H, W)`; None where nobody knows."""
+    """How far the mask may be wrong, `(1, 1|C, H, W)`; None where unknown."""
     is_aligned: bool = False
     """Whether the mask is in the pose that this very snapshot says."""
 
@@ -73,7 +73,7 @@ class Prepared:
     brightness: Tensor
     """`(B,)`."""
     mask_std: Tensor | None = None
-    """Of the mask, `(1, 1|C, H, W)`; None where nobody knows."""
+    """Of the mask, `(1, 1|C, H, W)`; None where unknown."""
 
     def snapshots(self) -> Iterator[Snapshot]:
         """One by one, on the CPU."""
@@ -328,7 +328,7 @@ def find_crop(measurement: Measurement, mask: Mask, camera: CASSI) -> Crop | Non
 def check_signal(signal: Tensor, dark: float, is_given: bool, in_counts: bool = False) -> None:
     """Raise `ValuesError` if nothing is left of a snapshot `(H, L)` without its dark level.
 
-    dark: what was subtracted, in the units of `signal`; is_given: whether somebody stated it.
+    dark: what was subtracted, in the units of `signal`; is_given: whether it was stated.
     """
     left = signal - dark
     if float(left.max()) > 0 and float(left.mean()) > 0:
@@ -580,7 +580,7 @@ def plane_findings(mask: Mask, at: NDArray[np.float64] | None) -> list[Finding]:
 
 
 def wavelength_findings(at: NDArray[np.float64] | None, source: str, bands: int) -> list[Finding]:
-    """What is assumed where nobody said which wavelengths the bands have."""
+    """What is assumed where the wavelengths of the bands are not stated."""
     if at is None:
         text = (
             f"the wavelengths of these {bands} bands are unknown: the cube has none, and its bands "
@@ -596,7 +596,7 @@ def wavelength_findings(at: NDArray[np.float64] | None, source: str, bands: int)
 def check_orientation(
     found: Registration | None, camera: CASSI, turned: Mapping[str, Any] | None = None
 ) -> None:
-    """Raise `ValuesError` with the option that mends it, if a file is surely the wrong way round.
+    """Raise `ValuesError` with the option to give, if a file is clearly the wrong way round.
 
     Along the dispersion a mirrored snapshot looks like a mirrored mask: both are named.
     turned: what was turned by an option, `mask` or `snapshot`, and how; undoing that comes first.
@@ -617,7 +617,9 @@ def check_orientation(
     turns = ("turned-90-counterclockwise", "turned-90-clockwise")
     back = turns[1 - turns.index(name)] if name in turns else name
     across = "flipped top-bottom" if camera.axis == "width" else "flipped left-right"
-    spectra = "" if found.orientation == across else ", which also mends which way the spectra run"
+    spectra = (
+        "" if found.orientation == across else ", which also corrects the direction of the spectra"
+    )
     raise ValuesError(
         f"the mask is in this snapshot, but {found.orientation} (score {found.best_score:.0f}, as "
         f"given {found.score:.0f}): one of the two files is the wrong way round. Give --turn-mask "
@@ -657,7 +659,7 @@ def registration_findings(found: Registration | None) -> list[Finding]:
 
 
 def small_findings(measurement: Measurement) -> list[Finding]:
-    """That nobody has looked whether the mask is the right one."""
+    """That the mask was not checked."""
     text = (
         f"the snapshot of {size_text(measurement.size)} is too small to check that this is its "
         f"mask, the right way round: that takes {SMALLEST} rows and columns."

@@ -253,7 +253,7 @@ def _too_many(count: int, pixels: int, is_auto: bool) -> str:
 def full_scale(shot: Measurement, bits: int | None) -> tuple[float, list[Finding]]:
     """What is full scale among the values of a frame, and what to say about it.
 
-    bits: of the converter, if somebody knows. Otherwise full scale is that of the integer type: the
+    bits: of the converter, if known. Otherwise full scale is that of the integer type: the
     largest count of one frame says nothing that holds for the others of a series.
     """
     counts = noted_counts(shot.attrs)

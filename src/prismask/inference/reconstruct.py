@@ -9,7 +9,7 @@ is scored is what is delivered.
 On the way the mask is brought into its pose, the method is called, and the bands are put back.
 
 How far the mask may be wrong is stated (`Options.mask_std`), or comes with the mask (`Mask.std`);
-otherwise nobody knows, and a network that can estimates it. What is stated takes precedence.
+otherwise it is unknown, and a network that can estimates it. What is stated takes precedence.
 
 The history that a cube carries says what made it, from what, and how well it explains that. The
 last is a check that needs no truth: re-project the cube and compare with the snapshot. A cube

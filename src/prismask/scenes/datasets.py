@@ -34,7 +34,7 @@ from prismask.scenes.resample import resample
 VARIABLE = "PRISMASK_DATA"
 """Environment variable that names the data folder."""
 LEFT_OUT = ("watercolors",)
-"""CAVE scenes nobody trains on: 8-bit at the source."""
+"""CAVE scenes that are not trained on: 8-bit at the source."""
 
 HOW_TO_GET = {
     "splits.json": "write it: {wavelengths_nm, scenes: {train, validation, test}, masks}",

@@ -60,7 +60,7 @@ def to_fraction(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def full_count(values: NDArray[Any]) -> int | None:
-    """The count that `to_fraction` makes 1; None where the numbers are no counts."""
+    """The count that `to_fraction` makes 1; None where the numbers are not counts."""
     if values.dtype.kind not in "iu" or values.size == 0:
         return None
     is_binary = int(values.min()) >= 0 and int(values.max()) <= 1
@@ -98,7 +98,7 @@ def kaist_to_fraction(values: NDArray[Any]) -> NDArray[Any]:
 
     The test scenes hold fractions under the same name, so floating-point values are divided only
     where they exceed 256, which no fraction does. Theirs are cubes: a frame of that name is
-    somebody else's, in units of its own.
+    from elsewhere, in units of its own.
     """
     counts = values.dtype.str[1:] == "u2" or (
         values.dtype.kind == "f" and values.size > 0 and values.max() > 256

@@ -159,7 +159,7 @@ def test_so_does_a_function_of_ones_own() -> None:
     ("std", "kind", "text"),
     [
         (-0.1, ConfigError, "mask_std is -0.1; .*between 0 .exact. and 1, the mask's own range"),
-        (1.5, ConfigError, "mask_std is 1.5; .*Leave it out where nobody knows"),
+        (1.5, ConfigError, "mask_std is 1.5; .*Leave it out where it is unknown"),
         (float("nan"), ConfigError, "mask_std is nan"),
         (STD[:-2], ShapeError, "mask_std is 22×30 and its mask 24×30: 24×30 is needed"),
         (np.stack([STD] * 6), ShapeError, "mask_std is 6×24×30 and its mask 24×30"),

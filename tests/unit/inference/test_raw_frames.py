@@ -210,7 +210,7 @@ def test_a_mask_of_alternating_cells_is_no_bayer_pattern() -> None:
 @pytest.mark.parametrize(
     ("orientation", "mask_option", "snapshot_option"),
     [
-        ("flipped left-right", "flipped-left-right", "flipped-left-right, which also mends"),
+        ("flipped left-right", "flipped-left-right", "flipped-left-right, which also corrects"),
         ("flipped top-bottom", "flipped-top-bottom", "flipped-top-bottom if it is"),
         ("turned by 90° clockwise", "turned-90-clockwise", "turned-90-counterclockwise if"),
     ],

@@ -83,7 +83,7 @@ def run(arguments: list[str]) -> int:
         complain(f"{error} Try: {_help_for(arguments)}.")
         return WRONG_INPUT
     except BrokenPipeError:
-        # The reader of our output (`| head`) has gone; there is nobody to tell.
+        # The reader of our output (`| head`) has gone; nothing is left to say.
         sys.stderr.close()
         return 0
     except (PrismaskError, OSError) as error:

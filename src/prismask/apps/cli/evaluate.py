@@ -81,7 +81,7 @@ class DeliveryOptions:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class WorkOptions:
-    """How a long run is shared out and gone on with: `evaluate` and `stress`."""
+    """How a long run is shared out and resumed: `evaluate` and `stress`."""
 
     batch: int = 10
     """Scenes that go through a model at once."""

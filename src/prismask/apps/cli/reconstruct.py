@@ -460,7 +460,7 @@ def _check_cubes_folder(out: Path) -> None:
 
 
 def _refuse_forgetful(out: Path) -> None:
-    """Refuse a format without history: nobody could tell afterwards which cubes are finished."""
+    """Refuse a format without history: it would not show which cubes are finished."""
     from prismask.scenes.formats.registry import extensions_that_keep, format_for_writing
 
     chosen = format_for_writing(out)

@@ -30,7 +30,7 @@ def settle_streams() -> None:
 
     Closed streams become nothing: files would else get their numbers, and be written into. Letters
     that a stream cannot show become their codes, also those of the help. A terminal without a width
-    has none that anybody could write for.
+    has none to write for.
     """
     for number in range(3):
         try:

@@ -109,7 +109,7 @@ class Scores:
     stds: Sequence[float]
     """NaN or 0: no bar is drawn."""
     published: bool = False
-    """Whether somebody else measured it: drawn hollow and grey."""
+    """Whether others measured it: drawn hollow and grey."""
     source: str = ""
     """Which test it is from, where curves of several are drawn together."""
 

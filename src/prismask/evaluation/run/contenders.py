@@ -104,7 +104,7 @@ class Contender:
 
     @property
     def training_masks(self) -> Mapping[str, Any] | None:
-        """What the record says about training masks; None where nobody knows."""
+        """What the record says about training masks; None where unknown."""
         if self.kind in ("untrained", "solver"):
             return {"source": "none"}
         masks = self.record.get("masks")

@@ -219,7 +219,7 @@ def choose_halves(
 ) -> dict[str, float | None]:
     """The networks to run in half precision, each with the decibels it costs at most.
 
-    "half" does not ask (None), "float32" gives nobody.
+    "half" takes all of them, whatever it costs (None); "float32" takes none.
     """
     choose(precision, PRECISIONS, "precision")
     if precision == "half" and device.type != "cuda":

@@ -8,7 +8,7 @@
 
 Every method gets the same snapshots, through the same delivery as `reconstruct`, which gives the
 interval. All of them, scenes, masks and structures, come from one seed. Masks are fabricated, so
-that nobody has seen them and none of the test is used; a trial has a mask and a scene of its own,
+that no model has seen them and none of the test is used; a trial has a mask and a scene of its own,
 and every structure is planted into that scene. Scenes are drawn (`drawn`), or crops of the
 validation scenes where the data folder is there (`validation`).
 """

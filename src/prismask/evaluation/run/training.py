@@ -5,7 +5,7 @@ It stands here because `training` itself knows no metrics: they live to its righ
 That validation has validation scenes, validation masks and nothing of the test. Two groups of
 masks: crops of the region that training masks come from (hardware seen in training), and fabricated
 instruments with seeds that training never uses (hardware not seen). Selection looks at the mean of
-both, because the network that ships has to serve cameras that nobody trained on. A training that
+both, because the network that ships has to serve cameras it was not trained on. A training that
 shows noise, wrong masks or lamps with lines is also judged on those: half a pixel between the told
 mask and the true one, and a lamp that no training has.
 """
@@ -144,7 +144,7 @@ def estimated(model: Any, measurement: Tensor, mask: Tensor, camera: CASSI, half
 
 
 def fabricated_masks(cubes: Tensor, camera: CASSI, count: int) -> Tensor:
-    """Masks `(count, 1, h, w)` of instruments that nobody trained on."""
+    """Masks `(count, 1, h, w)` of instruments that no training has seen."""
     generator = torch.Generator().manual_seed(SEED)
     size = camera.mask_size((cubes.shape[-2], cubes.shape[-1]))
     made = [fabricate_mask(size, generator, random_aperture(generator)) for _ in range(count)]

@@ -193,7 +193,7 @@ class Bench:
         camera = self.work.camera
         try:
             if self.device.type == "cuda" and cell.model not in self._warm:
-                timed_call(method, measurement, mask, camera)  # loads kernels; nobody's speed
+                timed_call(method, measurement, mask, camera)  # loads kernels, which is not timed
                 self._warm.add(cell.model)
             estimate, seconds = timed_call(method, measurement, mask, camera)
         except DivergedError:

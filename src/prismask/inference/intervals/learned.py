@@ -211,7 +211,7 @@ class LearnedInterval:
         self.place(level)
         if self.wants_mirror_ensemble and not mirrored:
             raise ConfigError(
-                "this interval was fitted to a mirror ensemble, which the network is no more: "
+                "this interval was fitted to a mirror ensemble, and the network no longer is one: "
                 "calibrate again (`prismask calibrate`), or set `mirror_ensemble` of its record "
                 "to 2."
             )
@@ -290,7 +290,7 @@ class LearnedInterval:
             own = Factors(_read(record["quantiles"], head))
             unknown = set(head.names) - set(feature_names(True))
             if unknown:
-                raise ValueError(f"it needs {', '.join(sorted(unknown))}, which nobody computes")
+                raise ValueError(f"it needs {', '.join(sorted(unknown))}, which is not computed")
             return cls(head, own.quantiles, sizes, dict(record["about"]))
         except (KeyError, TypeError, ValueError, AttributeError, PrismaskError) as error:
             said = str(error).rstrip(".") or type(error).__name__
@@ -342,7 +342,7 @@ def calibration_words(adapter: BandAdapter, interval: LearnedInterval, probe: Pr
 def interval_findings(
     adapter: BandAdapter, interval: LearnedInterval | None, stored: Mapping[str, Any] | None
 ) -> list[Finding]:
-    """A remark where the interval was not made for the camera, or is of a kind that is no more."""
+    """A remark where the interval was not made for the camera, or is of an older kind."""
     if interval is None and stored:
         text = (
             "there are no error bars: the interval stored with the weights is of an older kind, "

@@ -1,7 +1,7 @@
 """What a method is: any way from a snapshot to a cube.
 
 Networks (`methods.network`), solvers and Python functions (`methods.solver`) are methods, and so is
-whatever somebody registers (`methods.registry`). `reconstruct`, folders, the web page, `evaluate`,
+whatever is registered (`methods.registry`). `reconstruct`, folders, the web page, `evaluate`,
 `stress`, `analyse` and the fitting of intervals all call the same method, so what is scored is what
 is delivered. A method owns everything between the camera at hand and what it computes with: a
 network that knows one orientation, one dispersion, one number of bands and one brightness brings

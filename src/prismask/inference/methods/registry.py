@@ -160,7 +160,7 @@ class Choice:
         verdict, evidence = made.verdict, made.evidence
         if self._asked is not None or verdict is None or evidence is None:
             return made
-        # What was learned from this very snapshot, or drawn, is what somebody wanted to see.
+        # What was learned from this very snapshot, or drawn, was wanted for itself.
         if not verdict.takes_solver or options.adapt or options.samples:
             return made
         values = evidence.solved(GapTv()).numpy()
