@@ -110,7 +110,7 @@ def prepare(
         noise = estimate_noise(signal, mask, camera).to(dark)
     else:
         noise = torch.zeros_like(dark)
-    level, told = brightness(signal, light), told_spread(options, mask)
+    level, told = brightness(signal, light), stated_spread(options, mask)
     return Prepared(signal, mask, camera, dark, noise, level, told)
 
 
@@ -204,7 +204,7 @@ def _noise_source(measurement: Measurement, options: Options) -> str:
     return "as estimated" if options.noise_std is None else "given"
 
 
-def told_spread(options: Options, mask: Tensor) -> Tensor | None:
+def stated_spread(options: Options, mask: Tensor) -> Tensor | None:
     """What the options say of `mask (1, 1|C, H, W)`, `(1, 1|C, H, W)`; None: nothing."""
     told = options.mask_std
     if told is None:

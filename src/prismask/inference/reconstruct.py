@@ -618,8 +618,9 @@ def _residual_findings(
         return []
     # Also where the snapshot agrees with its mask: a few lines do not show all that can be wrong.
     learn = "" if options.adapt else " (--adapt 60 learns it)"
-    aligned = "--align has found no pose that explains all of it."
-    decides = aligned if options.align else "--align shows which."
+    decides = "--align shows which."
+    if options.align:
+        decides = "--align has found no pose that explains all of it."
     head = f"the cube leaves {left:.2g} times the noise of its snapshot unexplained"
     if residual.mask_error:
         head = (

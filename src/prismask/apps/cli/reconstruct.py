@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 SOME_FAILED = 1
 
-
 Read = tuple[Path | str | None, ...]
 """What a run reads besides its snapshots: files, texts that may name one, or nothing."""
 METHOD_GROUP = Group("Method", sort_key=5)
