@@ -39,7 +39,7 @@ from torch import Tensor
 import common
 import prismask
 from common import machine, report, resident, table, timed
-from prismask.inference.engine.frame import Engine
+from prismask.inference.engine import Engine
 from prismask.inference.reconstruct import reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model

@@ -46,7 +46,7 @@ from torch.nn import functional as F
 from prismask.evaluation.metrics import psnr
 from prismask.inference.alignment.pose import BLUR, DISPERSION, POSITION, TONES, MaskPose
 from prismask.inference.alignment.search import brightest, cut
-from prismask.inference.engine.frame import Engine
+from prismask.inference.engine import Engine
 from prismask.models.inputs import network_scale
 from prismask.models.weights import load_model
 from prismask.optics.camera import CASSI

@@ -21,7 +21,7 @@ class ValuesError(PrismaskError, ValueError):
 
 
 class FormatError(PrismaskError, ValueError):
-    """A file cannot be understood, or does not hold what was asked for."""
+    """A file cannot be understood, or does not hold what it should."""
 
 
 class MissingPartError(PrismaskError, ImportError):
@@ -37,7 +37,7 @@ class DataMissingError(PrismaskError, FileNotFoundError):
 
 
 class OutputExistsError(PrismaskError, FileExistsError):
-    """The output exists already and nobody allowed overwriting it."""
+    """The output exists already and overwriting it was not allowed."""
 
 
 class FolderInUseError(PrismaskError, OSError):
@@ -57,7 +57,7 @@ class OverlapError(PrismaskError, ValueError):
 
 
 class DeviceError(PrismaskError, RuntimeError):
-    """The device asked for is not available."""
+    """The wanted device is not available."""
 
 
 class WorkerLostError(DeviceError):

@@ -1,4 +1,4 @@
-"""How far long work is, and where its time went: the library calls, whoever asked for it draws.
+"""How far long work has come, and where its time went: the library calls, the caller draws.
 
     cube = reconstruct(y, mask, progress=progress_bar("reconstructing"))
 
@@ -10,7 +10,7 @@ plain line now and then anywhere else, such as in a log.
             ...
 
 Parts of a run may lie within each other: each has its own time, without that of the parts inside.
-Where nobody measures, they cost nothing.
+Where nothing is measured, they cost nothing.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ or `residual`.
 """
 
 SECONDS_BETWEEN_LINES = 5.0
-"""Plain lines come no oftener than this, so that a log stays readable."""
+"""Plain lines come no more often than this, so that a log stays readable."""
 SECONDS_BETWEEN_FRAMES = 0.1
-"""A bar is redrawn no oftener than this, so that drawing takes no time to speak of."""
+"""A bar is redrawn no more often than this, so that drawing takes no time to speak of."""
 _BLOCKS = 30
 
 
@@ -54,7 +54,7 @@ def as_progress(given: Progress | bool | None, title: str) -> Progress | None:
 
 
 class _Shown:
-    """Draws no oftener than `pause`, and always the end of a stage."""
+    """Draws no more often than `pause`, and always the end of a stage."""
 
     pause = SECONDS_BETWEEN_FRAMES
 

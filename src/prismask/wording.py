@@ -91,7 +91,7 @@ def _argument(found: re.Match[str]) -> str:
 
 
 def worded(text: str) -> str:
-    """A sentence as whoever is calling reads it."""
+    """A sentence in the words of the caller: flags or arguments."""
     return text if _speaks_flags.get() else python_words(text)
 
 

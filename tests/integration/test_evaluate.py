@@ -32,7 +32,7 @@ from prismask.errors import (
 )
 from prismask.evaluation.run.contenders import build_contender, read_entries
 from prismask.evaluation.run.runner import evaluate
-from prismask.evaluation.run.runs import read_run
+from prismask.evaluation.run.runs import RUN
 from prismask.evaluation.tables.files import COLUMNS, read_table, write_parquet
 from prismask.optics.camera import CASSI
 from prismask.optics.resolve import CameraDescription
@@ -118,7 +118,7 @@ def test_tables_record_and_python_result(tiny: Path, tmp_path: Path) -> None:
             if (row["model"], row["group"], row["metric"]) == ("net", group, "psnr_paper")
         ]
         assert np.mean(values) == pytest.approx(found.mean("net", group))
-    record = read_run(out)
+    record = RUN.read(out)
     assert record["models"]["net"]["kind"] == "untrained"
     assert record["costs"]["net"]["parameters"] > 0
     assert record["same_measurements"] is True
@@ -204,7 +204,7 @@ def test_interrupted_runs_go_on_and_compute_nothing_twice(tiny: Path, tmp_path: 
     out = tmp_path / "parts"
     with pytest.raises(KeyboardInterrupt):
         evaluate({"slow": Slow(calls, 0)}, out=out, progress=stop, **options)
-    assert read_run(out)["finished"] is None
+    assert RUN.read(out)["finished"] is None
     with pytest.raises(OutputExistsError, match="resume=True"):
         evaluate({"slow": Slow(calls, 0)}, out=out, **options)
     with (out / "cells.jsonl").open("ab") as file:
@@ -212,7 +212,7 @@ def test_interrupted_runs_go_on_and_compute_nothing_twice(tiny: Path, tmp_path: 
     evaluate({"slow": Slow(calls, 0)}, out=out, resume=True, **options)
     assert len(calls.read_text().splitlines()) == 8
     assert table(out) == table(tmp_path / "whole")
-    sessions = read_run(out)["sessions"]
+    sessions = RUN.read(out)["sessions"]
     assert [session["cells"] for session in sessions] == [5]
     evaluate({"slow": Slow(calls, 0)}, out=out, resume=True, **options)
     assert len(calls.read_text().splitlines()) == 8
@@ -320,7 +320,7 @@ def test_two_processes_give_the_same_table_to_the_last_digit(tiny: Path, tmp_pat
     evaluate(models, out=tmp_path / "one", threads=1, **options)
     evaluate(models, out=tmp_path / "two", workers=2, threads=1, **options)
     assert table(tmp_path / "one") == table(tmp_path / "two")
-    assert read_run(tmp_path / "two")["same_measurements"] is True
+    assert RUN.read(tmp_path / "two")["same_measurements"] is True
 
 
 @pytest.mark.slow
@@ -490,7 +490,7 @@ def test_the_command_says_by_its_exit_code_that_something_failed(
     told = capsys.readouterr()
     assert "failed: w, scene scene01 through mask" in told.err
     assert "6 reconstructions failed" in told.out
-    assert read_run(tmp_path / "run")["failed"] == 6
+    assert RUN.read(tmp_path / "run")["failed"] == 6
 
 
 def _with_nan(source: Path, target: Path) -> Path:

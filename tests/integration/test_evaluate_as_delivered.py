@@ -190,10 +190,10 @@ def test_weights_that_ship_score_what_they_deliver(name: str) -> None:
 
 def test_a_tiled_frame_scores_as_it_is_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
     """A frame larger than a tile is cut the same way by both."""
-    from prismask.inference.engine import frame
-    from prismask.inference.engine.tiling import Tiling
+    from prismask.inference import engine
+    from prismask.inference.engine import Tiling
 
-    monkeypatch.setattr(frame, "default_tiling", lambda _: Tiling(tile=16, halo=4, blend=4))
+    monkeypatch.setattr(engine, "default_tiling", lambda _: Tiling(tile=16, halo=4, blend=4))
     camera = CASSI.from_step(BANDS)
     scenes, mask = scenes_for(camera, SIZE), mask_for(camera, SIZE)
     model = small_network()

@@ -13,7 +13,7 @@ from prismask.apps.cli import app as cli
 from prismask.errors import ConfigError
 from prismask.evaluation.protocol.conditions import FAULT_KINDS
 from prismask.evaluation.protocol.splits import read_evaluation_split
-from prismask.evaluation.run.runs import read_run
+from prismask.evaluation.run.runs import RUN
 from prismask.evaluation.run.stress import find_recalibration, stress
 from prismask.evaluation.tables.files import STRESS_COLUMNS, read_table
 
@@ -125,7 +125,7 @@ def test_the_command_resumes(
     assert "**gain**" in capsys.readouterr().out
     assert cli.run(words) == 2
     assert cli.run([*words, "--resume"]) == 0
-    assert [session["cells"] for session in read_run(tmp_path / "run")["sessions"]] == [10, 0]
+    assert [session["cells"] for session in RUN.read(tmp_path / "run")["sessions"]] == [10, 0]
     assert cli.run([*words[:-4], "--faults", "dust", "--resume"]) == 2
 
 

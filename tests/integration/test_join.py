@@ -16,7 +16,7 @@ from prismask.apps.cli import app as cli
 from prismask.errors import ConfigError, FormatError, OutputExistsError
 from prismask.evaluation.run.join import join
 from prismask.evaluation.run.runner import evaluate
-from prismask.evaluation.run.runs import read_run
+from prismask.evaluation.run.runs import RUN
 from prismask.optics.camera import CASSI
 
 QUICK, SLOW, NET = "gap-tv:iterations=3", "gap-tv:iterations=5", "srn:width=8,blocks=1"
@@ -51,7 +51,7 @@ def test_joined_is_what_one_evaluation_gives(apart: Path, tmp_path: Path) -> Non
         assert rows(tmp_path / "joined" / table) == rows(apart / "both" / table), table
     assert text == (apart / "both" / "summary.md").read_text(encoding="utf-8")
     assert text == (tmp_path / "joined" / "summary.md").read_text(encoding="utf-8")
-    found, together = read_run(tmp_path / "joined"), read_run(apart / "both")
+    found, together = RUN.read(tmp_path / "joined"), RUN.read(apart / "both")
     for key in ("models", "groups", "trials", "scenes", "metrics", "same_measurements", "failed"):
         assert found[key] == together[key], key
     assert [part["models"] for part in found["joined"]] == [["w/o steps", "net"], ["slow"]]
@@ -63,7 +63,7 @@ def test_what_is_in_both_is_taken_once_and_two_of_a_name_are_kept_apart(
 ) -> None:
     run(tiny, tmp_path / "other", ["slow=" + QUICK, "net=" + NET])
     join([apart / "both", tmp_path / "other"], tmp_path / "joined")
-    record = read_run(tmp_path / "joined")
+    record = RUN.read(tmp_path / "joined")
     assert list(record["models"]) == ["w/o steps", "net", "slow", "slow (other)"]
     both = rows(tmp_path / "joined" / "paired.csv")
     same = [r for r in both if (r["first"], r["second"]) == ("w/o steps", "slow (other)")]
@@ -72,11 +72,11 @@ def test_what_is_in_both_is_taken_once_and_two_of_a_name_are_kept_apart(
 
 
 def test_another_precision_is_another_model(apart: Path, tmp_path: Path) -> None:
-    models = read_run(apart / "one")["models"]
+    models = RUN.read(apart / "one")["models"]
     models["net"] |= {"precision": "float16"}
     half = changed(apart / "one", tmp_path / "half", {"models": models})
     join([apart / "one", half], tmp_path / "joined")
-    assert list(read_run(tmp_path / "joined")["models"]) == ["w/o steps", "net", "net (half)"]
+    assert list(RUN.read(tmp_path / "joined")["models"]) == ["w/o steps", "net", "net (half)"]
 
 
 @pytest.mark.parametrize("change", [{"batch": 7}, {"device_name": "another"}])
@@ -84,9 +84,9 @@ def test_other_batches_and_machines_measure_the_same_but_not_to_the_last_bit(
     apart: Path, tmp_path: Path, change: dict[str, Any]
 ) -> None:
     join([apart / "one", apart / "two"], tmp_path / "alike")
-    assert read_run(tmp_path / "alike")["same_measurements"] is True
+    assert RUN.read(tmp_path / "alike")["same_measurements"] is True
     join([apart / "one", changed(apart / "two", tmp_path / "two", change)], tmp_path / "joined")
-    assert read_run(tmp_path / "joined")["same_measurements"] is False
+    assert RUN.read(tmp_path / "joined")["same_measurements"] is False
 
 
 def test_a_joined_folder_is_joined_again_with_its_own_parts(
@@ -98,7 +98,7 @@ def test_a_joined_folder_is_joined_again_with_its_own_parts(
     join([apart / "two", tmp_path / "other"], first)
     join([tmp_path / "other", tmp_path / "third"], second)
     join([first, second, apart / "two", tmp_path / "other"], tmp_path / "all")
-    record = read_run(tmp_path / "all")
+    record = RUN.read(tmp_path / "all")
     assert list(record["models"]) == ["slow", "slow (other)", "third"]
     assert [part["models"] for part in record["joined"]] == [
         ["slow", "slow (other)"], ["third"], [], [],
@@ -123,9 +123,9 @@ def test_failures_are_those_of_the_trials_and_names_that_are_kept(
     evaluate(
         {"slow": Failing()}, data=tiny, out=tmp_path / "bad", trials=6, timing=False, noise=0.01
     )
-    assert read_run(tmp_path / "bad")["failed"] == 6
+    assert RUN.read(tmp_path / "bad")["failed"] == 6
     text = join([apart / "one", apart / "two", tmp_path / "bad"], tmp_path / "joined")
-    joined = read_run(tmp_path / "joined")
+    joined = RUN.read(tmp_path / "joined")
     # Of three trials in each of two groups, one a group; the fourth and sixth are not here.
     assert joined["failed"] == len(joined["failures"]) == 2
     for told in joined["failures"]:
@@ -135,7 +135,7 @@ def test_failures_are_those_of_the_trials_and_names_that_are_kept(
         assert told in text
     # Twice the same is not twice as many.
     join([tmp_path / "joined", tmp_path / "bad"], tmp_path / "again")
-    assert read_run(tmp_path / "again")["failures"] == joined["failures"]
+    assert RUN.read(tmp_path / "again")["failures"] == joined["failures"]
 
 
 def test_the_parquet_twin_is_enough(apart: Path, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_what_did_not_measure_the_same_is_refused(
 
 
 def test_other_masks_and_tables_that_do_not_fit_are_refused(apart: Path, tmp_path: Path) -> None:
-    groups = read_run(apart / "two")["groups"]
+    groups = RUN.read(apart / "two")["groups"]
     next(iter(groups.values()))["masks"]["masks"][1]["mask_id"] = "0123456789ab"
     other = changed(apart / "two", tmp_path / "masks", {"groups": groups})
     with pytest.raises(ConfigError, match="drew different masks"):
@@ -207,6 +207,6 @@ def test_the_command_and_its_folder(
 def changed(folder: Path, copy: Path, change: dict[str, Any]) -> Path:
     copy.mkdir()
     (copy / "scores.csv").write_bytes((folder / "scores.csv").read_bytes())
-    record = {**read_run(folder), **change}
+    record = {**RUN.read(folder), **change}
     (copy / "run.json").write_text(json.dumps(record), encoding="utf-8")
     return copy

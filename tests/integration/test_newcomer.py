@@ -59,7 +59,7 @@ RECONSTRUCT = "reconstruct shot.nc --mask mask.nc -o cube.nc --no-quick-look"
     ("line", "said"),
     [
         (f"{RECONSTRUCT} --dark 5000", "the dark level leaves nothing of the snapshot: it is 5000"),
-        (f"{RECONSTRUCT} --turn-mask transposed", "turned as asked (--turn-mask transposed)"),
+        (f"{RECONSTRUCT} --turn-mask transposed", "turned by --turn-mask transposed"),
         (f"{RECONSTRUCT} --average", "--average takes several exposures, and shot.nc holds one"),
         (f"{RECONSTRUCT} --offsets offs.txt", "--offsets names offs.txt, and there is no such"),
         ("reconstruct mask.nc --mask shot.nc -o cube.nc", "Are snapshot and mask swapped?"),

@@ -15,10 +15,10 @@ from tiny_network import BANDS, CAMERA, RANGE_NM, masks, scenes, train
 from torch import Tensor
 
 from prismask.errors import WeightsError
-from prismask.inference.camera_match.bands import BandAdapter
-from prismask.inference.engine.frame import Engine
-from prismask.inference.intervals.calibration import collect, fit_record
-from prismask.inference.intervals.snapshots import Plan, Studio, draw_cameras
+from prismask.inference.camera_match import BandAdapter
+from prismask.inference.engine import Engine
+from prismask.inference.intervals.learn import fit_record
+from prismask.inference.intervals.snapshots import Plan, Studio, collect, draw_cameras
 from prismask.inference.methods.registry import network_method
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import reconstruct

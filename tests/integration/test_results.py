@@ -17,11 +17,11 @@ from prismask.evaluation.report.sources import (
     refreshed,
 )
 from prismask.evaluation.run import spectra
-from prismask.evaluation.run.runs import read_record, read_run
+from prismask.evaluation.run.runs import RUN
+from prismask.evaluation.run.spectra import summary_text
 from prismask.evaluation.tables.files import read_table
 from prismask.evaluation.tables.markdown import evaluation_text, grid, stress_text
 from prismask.evaluation.tables.published import row_number
-from prismask.evaluation.tables.spectra import summary_text
 from prismask.evaluation.tables.summaries import PairedRow, Summary, SummaryRow
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,7 +145,7 @@ def _anchors(page: Path) -> set[str]:
 )
 def test_every_summary_is_what_its_tables_make(folder: Path) -> None:
     """Whoever changes how a summary is written has to write these anew."""
-    record = {"costs": {}, **read_run(folder)}
+    record = {"costs": {}, **RUN.read(folder)}
     summary = Summary([SummaryRow(**row) for row in read_table(folder / "summary.csv")])
     if (folder / "paired.csv").is_file():
         summary.paired = [PairedRow(**row) for row in read_table(folder / "paired.csv")]
@@ -154,6 +154,6 @@ def test_every_summary_is_what_its_tables_make(folder: Path) -> None:
 
 
 def test_the_summary_of_spectra_is_what_its_tables_make() -> None:
-    record = read_record(SPECTRA, spectra.RECORD, spectra.FORMAT, "test of spectra")
+    record = spectra.RECORD.read(SPECTRA)
     text = summary_text(list(read_table(SPECTRA / "summary.csv")), record)
     assert text == (SPECTRA / "summary.md").read_text(encoding="utf-8")

@@ -115,8 +115,8 @@ def test_without_a_data_folder_drawn_scenes_are_used(
 
 
 def test_cells_of_another_evaluation_are_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "cells.jsonl").write_text("")
-    with pytest.raises(OutputExistsError, match="another evaluation"):
+    (tmp_path / "cells.jsonl").write_text("a finished cell\n")
+    with pytest.raises(OutputExistsError, match=r"holds finished cells.*but no spectra\.json"):
         spectra_test("gap-tv", out=tmp_path, **QUICK)
 
 

@@ -28,8 +28,8 @@ from prismask.errors import (
     PrismaskError,
     WeightsError,
 )
-from prismask.inference.camera_match.frames import Turn
-from prismask.inference.engine.frame import Engine
+from prismask.inference.camera_match import Turn
+from prismask.inference.engine import Engine
 from prismask.inference.methods.network import NetworkMethod
 from prismask.models.inputs import network_scale
 from prismask.models.weights import (

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.alignment.probe import INCONSISTENT_FROM, probe_mask
-from prismask.inference.engine.frame import Engine
+from prismask.inference.engine import Engine
 from prismask.inference.reconstruct import reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model

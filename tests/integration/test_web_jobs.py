@@ -58,7 +58,7 @@ def test_how_far_the_mask_may_be_wrong_reaches_the_job(folder: Path, served: htt
         answer = tiny_web.submit(served, folder, **how, **told)
         status = tiny_web.wait_for(served, answer.json()["id"])
         said = " ".join(status["findings"])
-        assert "gap-tv cannot be told how far the mask may be wrong" in said, name
+        assert "gap-tv has no input for how far the mask may be wrong" in said, name
         mask = load_mask(folder / "mask.nc")
         save(Mask(mask.values, std=0.1 * mask.values), folder / "mask.nc", overwrite=True)
     for wrong in (-0.1, 2, "nan", "wide"):

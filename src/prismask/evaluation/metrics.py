@@ -101,7 +101,7 @@ class Pair:
             check_finite(self.truth, "truth")
         self.interval = interval
         self.ssim: dict[float, tuple[Tensor, Tensor]] = {}
-        """SSIM of each band by data range, both paddings, once it has been asked for."""
+        """SSIM of each band by data range, both paddings, computed when first needed."""
 
     @cached_property
     def band_mse(self) -> Tensor:

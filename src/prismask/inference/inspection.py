@@ -26,17 +26,16 @@ from prismask.checks import size_text, two_digits
 from prismask.errors import ShapeError, ValuesError
 from prismask.inference import raw_frames
 from prismask.inference.alignment.registration import REACH, SMALLEST, Registration, register
-from prismask.inference.engine.tiling import throughput
+from prismask.inference.engine import throughput
 from prismask.inference.findings import Finding
 from prismask.inference.options import DEFAULTS, MaskStd, Options
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.noise import estimate_noise
 from prismask.optics.resolve import bands_between
 from prismask.optics.shear import whole_step
-from prismask.optics.simulate import noted_scale
 from prismask.progress import part
 from prismask.scenes.records import Mask, Measurement, check_mask_std
-from prismask.scenes.units import noted_counts
+from prismask.scenes.units import noted_counts, noted_scale
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +52,7 @@ class Snapshot:
     brightness: float
     """How bright white would be (`brightness` of this module)."""
     mask_std: Tensor | None = None
-    """How far the mask may be wrong, `(1, 1|C, H, W)`; None where nobody knows."""
+    """How far the mask may be wrong, `(1, 1|C, H, W)`; None where unknown."""
     is_aligned: bool = False
     """Whether the mask is in the pose that this very snapshot says."""
 
@@ -70,11 +69,11 @@ class Prepared:
     dark: Tensor
     """What was subtracted, `(B,)`."""
     noise_std: Tensor
-    """`(B,)`; zeros where nobody asked."""
+    """`(B,)`; zeros where it is not wanted."""
     brightness: Tensor
     """`(B,)`."""
     mask_std: Tensor | None = None
-    """Of the mask, `(1, 1|C, H, W)`; None where nobody knows."""
+    """Of the mask, `(1, 1|C, H, W)`; None where unknown."""
 
     def snapshots(self) -> Iterator[Snapshot]:
         """One by one, on the CPU."""
@@ -111,7 +110,7 @@ def prepare(
         noise = estimate_noise(signal, mask, camera).to(dark)
     else:
         noise = torch.zeros_like(dark)
-    level, told = brightness(signal, light), told_spread(options, mask)
+    level, told = brightness(signal, light), stated_spread(options, mask)
     return Prepared(signal, mask, camera, dark, noise, level, told)
 
 
@@ -128,7 +127,7 @@ class Inspection:
     noise_from: str
     """Where the noise level comes from."""
     registration: Registration | None
-    """How the mask lies on the snapshot; None where nobody asked or it is too small to tell."""
+    """How the mask lies on the snapshot; None where it is not wanted or cannot be seen."""
     in_counts: bool = False
     """Whether the snapshot's own units are counts."""
 
@@ -142,7 +141,7 @@ def inspect(
     check_light(aperture)
     corrected, scale, findings = _corrected(measurement, aperture, camera, options)
     signal = torch.from_numpy(np.asarray(corrected / np.float32(scale), np.float32))
-    # What people state and are told is in the measurement's own units, or in counts where those
+    # What people state and read is in the measurement's own units, or in counts where those
     # were its pixels; all else is in the signal's.
     counts = noted_counts(measurement.attrs)
     unit = scale * (counts or 1)
@@ -193,7 +192,7 @@ def _corrected(
 
 
 def _turned(measurement: Measurement, mask: Mask) -> dict[str, str]:
-    """What a command was asked to turn, and how (`RawFrameOptions`)."""
+    """What a command turned, and how (`RawFrameOptions`)."""
     both = {"mask": mask.attrs, "snapshot": measurement.attrs}
     return {what: str(attrs["turned"]) for what, attrs in both.items() if "turned" in attrs}
 
@@ -205,7 +204,7 @@ def _noise_source(measurement: Measurement, options: Options) -> str:
     return "as estimated" if options.noise_std is None else "given"
 
 
-def told_spread(options: Options, mask: Tensor) -> Tensor | None:
+def stated_spread(options: Options, mask: Tensor) -> Tensor | None:
     """What the options say of `mask (1, 1|C, H, W)`, `(1, 1|C, H, W)`; None: nothing."""
     told = options.mask_std
     if told is None:
@@ -329,7 +328,7 @@ def find_crop(measurement: Measurement, mask: Mask, camera: CASSI) -> Crop | Non
 def check_signal(signal: Tensor, dark: float, is_given: bool, in_counts: bool = False) -> None:
     """Raise `ValuesError` if nothing is left of a snapshot `(H, L)` without its dark level.
 
-    dark: what was subtracted, in the units of `signal`; is_given: whether somebody stated it.
+    dark: what was subtracted, in the units of `signal`; is_given: whether it was stated.
     """
     left = signal - dark
     if float(left.max()) > 0 and float(left.mean()) > 0:
@@ -409,7 +408,7 @@ def _advice(
             f"{','.join(map(str, found))} (TOP,LEFT,HEIGHT,WIDTH)."
         )
     return (
-        f"The mask is {what}, and which part of it lies in front of the scene cannot be told from "
+        f"The mask is {what}, and which part of it lies in front of the scene does not follow from "
         f"this snapshot. If it is the top left one, give --crop-mask 0,0,{height},{width} "
         "(TOP,LEFT,HEIGHT,WIDTH), else other numbers in front."
     )
@@ -516,13 +515,13 @@ def scale_findings(attrs: Mapping[str, Any]) -> list[Finding]:
         return []
     text = (
         f"the snapshot's attribute scale ({float(scale):.6g}) is not divided out: nothing says "
-        "that it is an exposure. If it is one, note a scale_rule beside it, such as 'given'."
+        "that it is an exposure. If it is one, note a scale_rule as well, such as 'given'."
     )
     return [Finding("note", text)]
 
 
 def number_findings(options: Options, shot: Measurement) -> list[Finding]:
-    """Numbers beside a snapshot of counts that look like fractions of full scale."""
+    """Numbers given with a snapshot of counts that look like fractions of full scale."""
     counts, dark = noted_counts(shot.attrs) or 1, options.dark_level
     stated = [("dark level", "--dark", dark, 1.0)]
     if "exposures" not in shot.attrs:  # of many exposures the mean may have as little
@@ -530,7 +529,7 @@ def number_findings(options: Options, shot: Measurement) -> list[Finding]:
     return [
         Finding(
             "warning",
-            f"the {what} that is given is {number:.4g} counts: beside a snapshot of integers, "
+            f"the {what} that is given is {number:.4g} counts: with a snapshot of integers, "
             f"numbers are counts. If it is a fraction of full scale, give {option} "
             f"{number * counts:.4g}.",
         )
@@ -581,7 +580,7 @@ def plane_findings(mask: Mask, at: NDArray[np.float64] | None) -> list[Finding]:
 
 
 def wavelength_findings(at: NDArray[np.float64] | None, source: str, bands: int) -> list[Finding]:
-    """What is assumed where nobody said which wavelengths the bands have."""
+    """What is assumed where the wavelengths of the bands are not stated."""
     if at is None:
         text = (
             f"the wavelengths of these {bands} bands are unknown: the cube has none, and its bands "
@@ -597,10 +596,10 @@ def wavelength_findings(at: NDArray[np.float64] | None, source: str, bands: int)
 def check_orientation(
     found: Registration | None, camera: CASSI, turned: Mapping[str, Any] | None = None
 ) -> None:
-    """Raise `ValuesError` with the option that mends it, if a file is surely the wrong way round.
+    """Raise `ValuesError` with the option to give, if a file is clearly the wrong way round.
 
-    Along the dispersion a mirrored snapshot cannot be told from a mirrored mask: both are named.
-    turned: what was asked to be turned, `mask` or `snapshot`, and how; undoing that comes first.
+    Along the dispersion a mirrored snapshot looks like a mirrored mask: both are named.
+    turned: what was turned by an option, `mask` or `snapshot`, and how; undoing that comes first.
     """
     if found is None or found.orientation == "as given":
         return
@@ -609,7 +608,7 @@ def check_orientation(
     if turned:
         said = " and ".join(f"--turn-{what} {how}" for what, how in turned.items())
         raise ValuesError(
-            f"turned as asked ({said}), the mask does not fit this snapshot (score "
+            f"turned by {said}, the mask does not fit this snapshot (score "
             f"{found.score:.0f}); it does {found.orientation} (score {found.best_score:.0f}). "
             "Leave that out if the files were right, or use --no-check-mask to continue anyway."
         )
@@ -618,7 +617,9 @@ def check_orientation(
     turns = ("turned-90-counterclockwise", "turned-90-clockwise")
     back = turns[1 - turns.index(name)] if name in turns else name
     across = "flipped top-bottom" if camera.axis == "width" else "flipped left-right"
-    spectra = "" if found.orientation == across else ", which also mends which way the spectra run"
+    spectra = (
+        "" if found.orientation == across else ", which also corrects the direction of the spectra"
+    )
     raise ValuesError(
         f"the mask is in this snapshot, but {found.orientation} (score {found.best_score:.0f}, as "
         f"given {found.score:.0f}): one of the two files is the wrong way round. Give --turn-mask "
@@ -658,7 +659,7 @@ def registration_findings(found: Registration | None) -> list[Finding]:
 
 
 def small_findings(measurement: Measurement) -> list[Finding]:
-    """That nobody has looked whether the mask is the right one."""
+    """That the mask was not checked."""
     text = (
         f"the snapshot of {size_text(measurement.size)} is too small to check that this is its "
         f"mask, the right way round: that takes {SMALLEST} rows and columns."

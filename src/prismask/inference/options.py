@@ -127,7 +127,7 @@ class MaskStd(_Picture):
             if not 0 <= number <= 1:
                 raise ConfigError(
                     f"mask_std is {number:g}; it says how far the mask may be wrong, between 0 "
-                    "(exact) and 1, the mask's own range. Leave it out where nobody knows."
+                    "(exact) and 1, the mask's own range. Leave it out where it is unknown."
                 )
             return number
         return cls(as_mask_std(given), str(given) if isinstance(given, str | Path) else "given")
@@ -261,7 +261,7 @@ class Options(RawOptions, MethodOptions):
     def recipe(self, **facts: Any) -> str:
         """Short id of these choices and `facts`: the same id means the same result.
 
-        The device is left out: it changes rounding, not the result (but for the width of the
+        The device is left out: it changes rounding, not the result (except for the width of the
         interval where a mask is just about inconsistent).
         """
         chosen: dict[str, Any] = {
@@ -288,4 +288,4 @@ class Options(RawOptions, MethodOptions):
 
 
 DEFAULTS = Options()
-"""What nobody has changed."""
+"""The options as they are by default."""

@@ -56,7 +56,7 @@ DEAD, LIT, OPEN = 0.1, 0.1, 0.5
 one is brighter than `LIT` of the bright parts, and if the mask lets through more than `OPEN` of the
 usual there."""
 CLOSED = 0.05
-"""Throughput, relative to its median, below which light cannot be told from noise."""
+"""Throughput, relative to its median, below which light cannot be separated from noise."""
 HOT_DARK_STDS, HOT_DARK = 8.0, 0.02
 """A pixel is hot if it stands out of the dark frame by so many standard deviations, and by so much
 of the bright parts of the snapshot; what is less is subtracted with the dark frame."""
@@ -65,7 +65,7 @@ RESPONSES = (0.5, 2.0)
 MOST_BAD = 0.05
 """Share of bad pixels from which a map or a frame cannot be the right one."""
 NEIGHBOURS = 2
-"""Pixels to every side of a bad one that are asked."""
+"""Pixels on every side of a bad one that are used."""
 
 BAYER_TILE, BAYER_CONTRAST, BAYER_SHARE = 32, 0.08, 0.8
 """Side of the parts of a frame in which the 2×2 pattern of a colour sensor is looked for, how much
@@ -195,7 +195,7 @@ def _light(values: Array, throughput: Array, closed: float) -> Array:
 
 
 def outliers(values: Array, throughput: Array) -> Bad:
-    """Hot and dead pixels of a snapshot `(H, L)`, as far as they are beyond doubt.
+    """Hot and dead pixels of a snapshot `(H, L)`, as far as that is certain.
 
     A pixel is compared with the second most extreme of the 24 around it: so a pair of bad ones is
     found, an edge of the scene is not, and among 24 pixels of a code some are open and some closed.
@@ -253,7 +253,7 @@ def _too_many(count: int, pixels: int, is_auto: bool) -> str:
 def full_scale(shot: Measurement, bits: int | None) -> tuple[float, list[Finding]]:
     """What is full scale among the values of a frame, and what to say about it.
 
-    bits: of the converter, if somebody knows. Otherwise full scale is that of the integer type: the
+    bits: of the converter, if known. Otherwise full scale is that of the integer type: the
     largest count of one frame says nothing that holds for the others of a series.
     """
     counts = noted_counts(shot.attrs)

@@ -2,15 +2,29 @@
 
     cube = reconstruct("snapshot.mat", "mask.mat", samples=16)
 
-`Reconstruction` is the same in two steps, for many snapshots: prepare once, call often.
+`Reconstruction` is the same in two steps, for many snapshots: prepare once, call often. `evaluate`
+comes through here as well, with many snapshots and without their history (`deliver_batch`), so what
+is scored is what is delivered.
+
+On the way the mask is brought into its pose, the method is called, and the bands are put back.
+
+How far the mask may be wrong is stated (`Options.mask_std`), or comes with the mask (`Mask.std`);
+otherwise it is unknown, and a network that can estimates it. What is stated takes precedence.
+
+The history that a cube carries says what made it, from what, and how well it explains that. The
+last is a check that needs no truth: re-project the cube and compare with the snapshot. A cube
+that explains its snapshot leaves a residual of the size of the noise. A residual far above it means
+that something about camera, mask or method is not as assumed; one far below means that noise was
+fitted. A small residual is necessary for a good cube, not sufficient.
 """
 
 from __future__ import annotations
 
 import difflib
+import math
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,51 +32,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from prismask import __version__
+from prismask.checks import two_digits
 from prismask.errors import ConfigError, DivergedError, ValuesError
 from prismask.inference import inspection
-from prismask.inference.alignment.pose import KnownPose
-from prismask.inference.delivery import (
-    Residual,
-    aligned,
-    observations,
-    reproject,
-    sources,
-    spread_attrs,
-    spread_findings,
-    straightened,
-    with_own_spread,
-)
+from prismask.inference.alignment.pose import KnownPose, MaskPose
+from prismask.inference.alignment.search import Alignment
+from prismask.inference.engine import project
 from prismask.inference.findings import Finding, warn_in_python
-from prismask.inference.inspection import inspect, with_noted_noise
+from prismask.inference.inspection import Inspection, Snapshot, inspect, prepare, with_noted_noise
 from prismask.inference.methods.network import NETWORK
-from prismask.inference.methods.protocol import Estimate, Method
+from prismask.inference.methods.protocol import Aligner, Array, Estimate, Method
 from prismask.inference.methods.registry import FALLBACK, Choice
-from prismask.inference.options import DEFAULTS, Options
+from prismask.inference.options import DEFAULTS, MaskStd, Options
 from prismask.inference.raw_frames import averaged
-from prismask.models.machine import choose_device
+from prismask.models.machine import choose_device, versions
 from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI
 from prismask.optics.resolve import CameraDescription, camera_attrs, camera_notes, resolve_camera
-from prismask.optics.simulate import unscaled
 from prismask.progress import Progress, as_progress
 from prismask.scenes.conversion import as_mask, as_measurement
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
 from prismask.scenes.records import Cube, Mask, Measurement, array_hash, check_wavelengths
-from prismask.scenes.units import check_nanometres, noted_counts
+from prismask.scenes.units import check_nanometres, noted_counts, unscaled
 from prismask.solvers.registry import list_solvers, solver_options
-from prismask.wording import told_in_python
+from prismask.wording import told_in_python, worded
 
 if TYPE_CHECKING:
     from prismask.scenes.conversion import MaskLike, MeasurementLike
-
-RESIDUAL_WARNING_RATIO = 3.0
-"""Residual in units of the noise from which a network's cube does not explain its snapshot."""
-USUALLY_UNEXPLAINED = 0.04
-"""Share of the snapshot's rms below which a residual is what networks leave of any scene: of 77
-validation snapshots with right masks, without noise and with up to 5 %, 98 % left less than 0.035
-beyond the noise (`prismask calibrate srn-looks.m2m`)."""
 
 CLOSE_SPELLING = 0.75
 """Likeness from which an unknown word is taken for a misspelt argument."""
@@ -105,9 +104,9 @@ def reconstruct(
         (`inference.options.Options`): `samples=16`, `level=0.95`, `align=True`, `mask_std=0.03` …
         Names that are not known there are options of the solver, such as `iterations`.
 
-    The cube is in the scene's units: a scale noted in the measurement, `scale` with `scale_rule`
-    beside it, is divided out. What was noticed on the way is in `attrs["findings"]`; of that, what
-    makes the cube doubtful is also a `PrismaskWarning`.
+    The cube is in the scene's units: a scale noted in the measurement, `scale` together with
+    `scale_rule`, is divided out. What was noticed on the way is in `attrs["findings"]`; whatever of
+    that makes the cube doubtful is also a `PrismaskWarning`.
     """
     given: Any = None
     named = {"method": method, "model": model}
@@ -192,7 +191,7 @@ class Reconstruction:
         wavelengths: Wavelengths | None = None,
         progress: Progress | bool | None = None,
     ) -> Cube:
-        """`run` on whatever `reconstruct` takes; doubts about the cube become warnings too."""
+        """`run` on whatever `reconstruct` takes; warnings among the findings are raised as such."""
         bar = as_progress(progress, "reconstructing")
         shot = _snapshot(measurement, self.options)
         cube = self.run(shot, as_mask(mask), camera, wavelengths, bar)
@@ -217,9 +216,9 @@ class Reconstruction:
 
     def _identity(self, camera: CASSI) -> dict[str, Any]:
         method, aligner = self._choice.for_camera(camera), self._choice.aligner(camera)
-        # What tells the result from one that another network aligned.
+        # Distinguishes the result from one that another network aligned.
         other = {} if aligner is None or aligner is method else {"aligner": aligner.identity()}
-        # What tells it from one whose network was asked for.
+        # Distinguishes it from one whose network was chosen by the user.
         settled = {"may_take_solver": True} if self._choice.may_take_solver(camera) else {}
         return {**method.identity(self.options), **other, **settled}
 
@@ -288,40 +287,6 @@ class Reconstruction:
         return found.camera, [Finding("note", found.assumed)] if found.assumed else []
 
 
-def _residual_findings(
-    residual: Residual, made: Estimate, method: Method, options: Options
-) -> list[Finding]:
-    """What to do about a cube that leaves much of its snapshot unexplained."""
-    if made.attrs.get("method") != NETWORK:
-        return []
-    if made.verdict is not None:
-        return made.verdict.findings(options.align, bool(options.adapt))
-    left = residual.over_expected
-    can_adapt = "adapt" in method.capabilities
-    if left is None or left < RESIDUAL_WARNING_RATIO or not can_adapt:
-        return []
-    if residual.relative < USUALLY_UNEXPLAINED:  # networks leave that much of any snapshot
-        return []
-    if made.attrs.get("mask_inconsistent"):  # which is a finding of its own
-        return []
-    # Also where the snapshot agrees with its mask: a few lines do not show all that can be wrong.
-    learn = "" if options.adapt else " (--adapt 60 learns it)"
-    aligned = "--align has found no pose that explains all of it."
-    tells = aligned if options.align else "--align tells which."
-    head = f"the cube leaves {left:.2g} times the noise of its snapshot unexplained"
-    if residual.mask_error:
-        head = (
-            f"the cube leaves {left:.2g} times as much of its snapshot unexplained as noise and a "
-            "mask as wrong as told would"
-        )
-    text = (
-        f"{head}: the scene is harder than what the network knows{learn}, its spectra have lines "
-        "or narrow bands (compare with --method gap-tv), or the mask lies a fraction of a pixel "
-        f"beside where it was calibrated. {tells}"
-    )
-    return [Finding("note", text)]
-
-
 def find_wavelengths(
     measurement: Measurement, mask: Mask, camera: CASSI, given: Any
 ) -> tuple[NDArray[np.float64] | None, str]:
@@ -343,6 +308,331 @@ def find_wavelengths(
     if camera.bands == BANDS:
         return check_wavelengths(WAVELENGTHS_NM, BANDS), "default"
     return None, "unknown"
+
+
+# --- the mask in its pose -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """A snapshot whose mask is in its pose."""
+
+    snapshot: Snapshot
+    pose: MaskPose = field(default_factory=MaskPose)
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    """What the history should say."""
+    findings: tuple[Finding, ...] = ()
+
+
+def align(snapshot: Snapshot, aligner: Aligner, progress: Progress | None) -> Aligned:
+    """Have a method find the pose of the snapshot's mask."""
+    found: Alignment = aligner.align(snapshot, progress)
+    mask, camera = snapshot.mask, snapshot.camera
+    text = found.text((mask.shape[-2], mask.shape[-1]), camera)
+    return Aligned(
+        replace(_moved(snapshot, found.found), is_aligned=found.is_worth_it),
+        found.found,
+        {"mask_pose": list(found.found.numbers), "mask_pose_by": aligner.name},
+        (Finding("note", text),),
+    )
+
+
+def in_pose(snapshot: Snapshot, pose: MaskPose) -> Aligned:
+    """The same in a pose that was found before."""
+    mask, camera = snapshot.mask, snapshot.camera
+    where = pose.text((mask.shape[-2], mask.shape[-1]), camera)
+    text = (
+        f"the mask is read {where}, as was found before."
+        if any(pose.numbers)
+        else "the mask is read as it was calibrated, as was found before."
+    )
+    return Aligned(
+        _moved(snapshot, pose),
+        pose,
+        {"mask_pose": list(pose.numbers), "mask_pose_by": "given"},
+        (Finding("note", text),),
+    )
+
+
+def _moved(snapshot: Snapshot, pose: MaskPose) -> Snapshot:
+    """The snapshot with its mask in a pose, and with it what is known of its errors."""
+    camera, told = snapshot.camera, snapshot.mask_std
+    spread = None if told is None else pose.position.read(told, camera)
+    return replace(snapshot, mask=pose.read(snapshot.mask, camera), mask_std=spread)
+
+
+def straightened(estimate: Estimate, pose: MaskPose, camera: CASSI) -> Estimate:
+    """The estimate with its bands where the scene has them."""
+    if not any(pose.shifts(camera)):
+        return estimate
+
+    def back(values: Array) -> Array:
+        moved = pose.straightened(torch.from_numpy(values)[None], camera)[0]
+        return np.ascontiguousarray(moved.numpy())
+
+    values = back(estimate.values)
+    ends: list[Array | None] = []
+    for end in (estimate.lower, estimate.upper):
+        # Moved as a distance: a cubic of its own could put an end on the wrong side.
+        away = None if end is None else np.maximum(back(np.abs(end - estimate.values)), 0)
+        ends.append(away)
+    lower = None if ends[0] is None else np.maximum(values - ends[0], np.minimum(values, 0))
+    upper = None if ends[1] is None else values + ends[1]
+    std = None if estimate.std is None else np.maximum(back(estimate.std), 0)
+    return replace(estimate, values=values, std=std, lower=lower, upper=upper)
+
+
+def aligned(
+    snapshot: Snapshot,
+    method: Method,
+    aligner: Aligner | None,
+    options: Options,
+    progress: Progress | None = None,
+) -> Aligned:
+    """The snapshot with its mask in its pose, if the options want that."""
+    if options.pose is not None:
+        return in_pose(snapshot, options.pose.pose)
+    if not options.align:
+        return Aligned(snapshot)
+    if aligner is None:
+        raise ConfigError(
+            f"{method.name} cannot find the pose of a mask, and no network fits this camera: leave "
+            "align out."
+        )
+    return align(snapshot, aligner, progress)
+
+
+def delivered(
+    method: Method,
+    aligner: Aligner | None,
+    measurement: Tensor,
+    mask: Tensor,
+    camera: CASSI,
+    options: Options,
+) -> Iterator[Estimate]:
+    """What `reconstruct` gives for each of the snapshots `(B, H, L)`, without its history."""
+    for snapshot in prepare(measurement, mask, camera, options).snapshots():
+        ready = aligned(snapshot, method, aligner, options)
+        yield straightened(method(ready.snapshot, options), ready.pose, camera)
+
+
+def deliver_batch(
+    method: Method,
+    aligner: Aligner | None,
+    measurement: Tensor,
+    mask: Tensor,
+    camera: CASSI,
+    options: Options,
+) -> Tensor:
+    """Cubes `(B, C, H, W)` behind `measurement (B, H, L)`, the numbers that `reconstruct` gives."""
+    if not options.align and options.pose is None:
+        return method.batch(measurement, mask, camera, options)
+    made = delivered(method, aligner, measurement, mask, camera, options)
+    return torch.stack([torch.from_numpy(one.values) for one in made]).to(measurement.device)
+
+
+# --- how far the mask may be wrong ----------------------------------------------------------------
+
+
+OF_THE_MASK = "the mask"
+"""Where a spread comes from that the mask brings along."""
+
+
+def with_own_spread(options: Options, mask: Mask) -> Options:
+    """The options with what the mask says of its own errors, unless something is stated."""
+    if mask.std is None or options.mask_std is not None:
+        return options
+    count = mask.attrs.get("calibrations")
+    source = OF_THE_MASK if count is None else f"{count} calibrations of the mask"
+    return replace(options, mask_std=MaskStd(mask.std, source))
+
+
+def spread_attrs(options: Options, uses_it: bool) -> dict[str, Any]:
+    """What the history says of the mask's errors, where the method makes use of them."""
+    if not uses_it:
+        return {}
+    told = options.mask_std
+    if told is None:
+        return {"mask_std_from": "estimated by the network"}
+    if isinstance(told, MaskStd):
+        rms = float(np.sqrt(np.mean(np.square(told.values, dtype=np.float64))))
+        return {"mask_std": rms, "mask_std_from": told.source}
+    return {"mask_std": told, "mask_std_from": "given"}
+
+
+def spread_findings(stated: Options, mask: Mask, method: str, uses_it: bool) -> list[Finding]:
+    """Which of two spreads counts, and that a method has no use for either."""
+    found = []
+    if stated.mask_std is not None and mask.std is not None:
+        text = (
+            "the mask brings its own mask_std along, which is not used: the one that is given "
+            "counts. Leave --mask-std out to use the mask's."
+        )
+        found.append(Finding("note", text))
+    if not uses_it and with_own_spread(stated, mask).mask_std is not None:
+        text = (
+            f"{method} has no input for how far the mask may be wrong: mask_std is not used. "
+            "`prismask models` names the networks that can."
+        )
+        found.append(Finding("note", text))
+    return found
+
+
+# --- what the history says ------------------------------------------------------------------------
+
+
+def sources(measurement: Measurement, mask: Mask, camera: CASSI) -> dict[str, Any]:
+    """What a cube was made from and with."""
+    attrs: dict[str, Any] = {
+        "measurement_hash": measurement.hash,
+        "mask_hash": mask.hash,
+        **camera_attrs(camera),
+        "versions": versions(),
+    }
+    for name, record in (("measurement_source", measurement), ("mask_source", mask)):
+        if "source" in record.attrs:
+            attrs[name] = record.attrs["source"]
+    return attrs
+
+
+def observations(
+    inspection: Inspection, residual: Residual, findings: Sequence[Finding]
+) -> dict[str, Any]:
+    """What was noticed before and after; levels are in the snapshot's own units."""
+    found = inspection.registration
+    return {
+        "units": units_text(inspection.unit, inspection.in_counts),
+        "dark_level": inspection.dark,
+        "noise_std": residual.noise_std,
+        "noise_from": residual.noise_from,
+        "residual_rms": residual.rms,
+        "residual_relative": residual.relative,
+        "residual_over_noise": residual.over_noise,
+        "residual": residual.text(" counts" * inspection.in_counts),
+        "registration_score": None if found is None else round(found.score, 2),
+        "findings": [f"{finding.weight}: {worded(finding.text)}" for finding in findings],
+    }
+
+
+def units_text(unit: float, in_counts: bool = False) -> str:
+    """The units of a cube whose snapshot was divided by the scale `unit`."""
+    if in_counts:
+        return (
+            f"of the snapshot's full scale: re-projecting the cube and multiplying by {unit:.6g} "
+            "gives the snapshot's counts less their dark level; dark level, noise and residual are "
+            "in counts"
+        )
+    if unit == 1.0:
+        return "of the snapshot: re-projecting the cube gives the snapshot less its dark level"
+    return (
+        "of the scene: re-projecting the cube and multiplying by the snapshot's scale "
+        f"({unit:.6g}) gives the snapshot less its dark level; dark level, noise and residual are "
+        "in the snapshot's own units"
+    )
+
+
+# --- how well a cube explains its snapshot --------------------------------------------------------
+
+
+RESIDUAL_WARNING_RATIO = 3.0
+"""Residual in units of the noise from which a network's cube does not explain its snapshot."""
+USUALLY_UNEXPLAINED = 0.04
+"""Share of the snapshot's rms below which a residual is what networks leave of any scene: of 77
+validation snapshots with right masks, without noise and with up to 5 %, 98 % left less than 0.035
+beyond the noise (`prismask calibrate srn-looks.m2m`)."""
+
+
+@dataclass(frozen=True)
+class Residual:
+    """How well a cube explains its snapshot, in the snapshot's own units."""
+
+    rms: float
+    """Root mean square of y − A x."""
+    relative: float
+    """The same over the root mean square of y."""
+    noise_std: float
+    """The noise it is compared with."""
+    noise_from: str
+    """Where that number comes from."""
+    mask_error: float = 0.0
+    """What a mask that is as wrong as was stated does to the measurement, rms."""
+
+    @property
+    def over_expected(self) -> float | None:
+        """The residual in units of what noise and the stated errors of the mask leave."""
+        expected = math.hypot(self.noise_std, self.mask_error)
+        return self.rms / expected if expected > 0 else None
+
+    @property
+    def over_noise(self) -> float | None:
+        """The residual in units of the noise; None where there is no noise to compare with."""
+        return self.rms / self.noise_std if self.noise_std > 0 else None
+
+    def text(self, unit: str = "") -> str:
+        """One line for the person; unit: what follows a number."""
+        share = two_digits(100 * self.relative)
+        line = f"residual {self.rms:.3g}{unit} rms, {share} % of the signal"
+        if self.over_noise is not None:
+            times = two_digits(self.over_noise)
+            line += f", {times} × the noise ({self.noise_std:.2g}{unit}, {self.noise_from})"
+        if self.mask_error:
+            line += f"; a mask as wrong as stated leaves {self.mask_error:.2g}{unit}"
+        return line
+
+
+def reproject(cube: Tensor, snapshot: Snapshot, noise_from: str, unit: float = 1.0) -> Residual:
+    """Compare `A cube` of `cube (C, H, W)` with the snapshot.
+
+    unit: what 1 of the snapshot's signal is in its own units.
+    """
+    signal = snapshot.signal
+    left = signal - project(cube, snapshot.mask, snapshot.camera)
+    rms = float(left.square().mean().sqrt())
+    scale = float(signal.square().mean().sqrt())
+    relative = rms / scale if scale > 0 else 0.0
+    told = snapshot.mask_std
+    # Pixels that err independently: the variances of all that land on a sensor pixel add up.
+    wrong = 0.0 if told is None else float(_variance(cube, told, snapshot.camera).mean().sqrt())
+    return Residual(unit * rms, relative, unit * snapshot.noise_std, noise_from, unit * wrong)
+
+
+def _variance(cube: Tensor, mask_std: Tensor, camera: CASSI) -> Tensor:
+    return project(cube.square(), mask_std.square(), camera)
+
+
+def _residual_findings(
+    residual: Residual, made: Estimate, method: Method, options: Options
+) -> list[Finding]:
+    """What to do about a cube that leaves much of its snapshot unexplained."""
+    if made.attrs.get("method") != NETWORK:
+        return []
+    if made.verdict is not None:
+        return made.verdict.findings(options.align, bool(options.adapt))
+    left = residual.over_expected
+    can_adapt = "adapt" in method.capabilities
+    if left is None or left < RESIDUAL_WARNING_RATIO or not can_adapt:
+        return []
+    if residual.relative < USUALLY_UNEXPLAINED:  # networks leave that much of any snapshot
+        return []
+    if made.attrs.get("mask_inconsistent"):  # which is a finding of its own
+        return []
+    # Also where the snapshot agrees with its mask: a few lines do not show all that can be wrong.
+    learn = "" if options.adapt else " (--adapt 60 learns it)"
+    decides = "--align shows which."
+    if options.align:
+        decides = "--align has found no pose that explains all of it."
+    head = f"the cube leaves {left:.2g} times the noise of its snapshot unexplained"
+    if residual.mask_error:
+        head = (
+            f"the cube leaves {left:.2g} times as much of its snapshot unexplained as noise and a "
+            "mask as wrong as stated would"
+        )
+    text = (
+        f"{head}: the scene is harder than what the network knows{learn}, its spectra have lines "
+        "or narrow bands (compare with --method gap-tv), or the mask lies a fraction of a pixel "
+        f"away from where it was calibrated. {decides}"
+    )
+    return [Finding("note", text)]
 
 
 def _check_finite(made: Estimate, name: str) -> None:

@@ -152,7 +152,7 @@ class FastReconstructor:
     ) -> tuple[Tensor, ...]:
         """Noise `(B|1,)` and mask spread for a backbone that works from the snapshot, or nothing.
 
-        Tensors in any case, so that a recording serves what is told and what is not.
+        Tensors in any case, so that a recording serves with these facts and without them.
         """
         if not works_from_snapshot(self.backbone):
             return ()
@@ -257,7 +257,7 @@ def capture(
     """What `run` starts, recorded but not done; None where a graph cannot hold it.
 
     stream: the one it was warmed up on, whose libraries' workspaces the recording then uses.
-    refused: is told why, where it cannot.
+    refused: called with the reason where it cannot.
     """
     current = torch.cuda.current_stream()
     graph = torch.cuda.CUDAGraph()

@@ -23,7 +23,7 @@ from prismask.optics.noise import estimate_noise
 NOISE_GAIN = 20.0
 """Makes noise of 5 % of the cube's range, which is much, a plane of ones."""
 UNKNOWN = -1.0
-"""What a `mask_std` says where nobody knows how wrong the mask is: any negative number."""
+"""What a `mask_std` says where it is unknown how wrong the mask is: any negative number."""
 
 
 def network_scale(bands: int) -> float:

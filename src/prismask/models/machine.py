@@ -15,7 +15,7 @@ from prismask.errors import DeviceError
 
 
 def choose_device(name: str = "auto", local_rank: int = 0) -> torch.device:
-    """ "auto" takes CUDA, then Apple's MPS, then the CPU; a device asked for must be there."""
+    """ "auto" takes CUDA, then Apple's MPS, then the CPU; a device that is named must be there."""
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda", local_rank)
@@ -28,12 +28,12 @@ def choose_device(name: str = "auto", local_rank: int = 0) -> torch.device:
         count = torch.cuda.device_count()
         if (device.index or 0) >= count:
             raise DeviceError(
-                f"device {name!r} was asked for, but this machine has {count} CUDA devices. "
+                f"device {name!r} is wanted, but this machine has {count} CUDA devices. "
                 'Use "auto" or "cpu".'
             )
         return device if device.index is not None else torch.device("cuda", local_rank)
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise DeviceError("device 'mps' was asked for, but this machine has none; use 'auto'.")
+        raise DeviceError("device 'mps' is wanted, but this machine has none; use 'auto'.")
     if device.type not in ("cpu", "mps"):
         raise DeviceError(f"device {name!r} is not supported; use auto, cpu, cuda, cuda:1 or mps.")
     return device

@@ -35,7 +35,7 @@ class Estimates(NamedTuple):
     cubes: tuple[Tensor, ...]
     """One cube `(B, C, H, W)` per stage; the last is the answer."""
     masks: tuple[Tensor, ...]
-    """The masks `(B, 1|C, H, W)` those stages believed in; none where they keep to the told one."""
+    """The masks `(B, 1|C, H, W)` of those stages; none where they keep to the given one."""
     mask_std: Tensor | None
     """How far the last of those masks may still be wrong, `(B, 1, H, W)`."""
 
@@ -44,7 +44,7 @@ class SnapshotBackbone(Protocol):
     """A backbone that works from the snapshot itself, behind a camera of any band count.
 
     noise: standard deviation `(B|1,)` of the measurement's noise in its units; None: estimated.
-    mask_std: rms error of the told mask `(B|1, 1|C, H, W)` in its units, negative where it is not
+    mask_std: rms error of the given mask `(B|1, 1|C, H, W)` in its units, negative where it is not
         known; None: known nowhere.
     """
 

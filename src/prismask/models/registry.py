@@ -40,7 +40,7 @@ _HOMES = {
     "hssp": "prismask.models.backbones.hssp",
     "lumen": "prismask.models.backbones.lumen",
 }
-"""Where each backbone lives; its module is imported when it is first asked for."""
+"""Where each backbone lives; its module is imported when it is first used."""
 
 WITHOUT_PLANES = frozenset({"lumen"})
 """Backbones that work from the snapshot itself: they have no input planes, and no `+` variant."""

@@ -9,7 +9,7 @@ reading the tensors. Checkpoints are sealed the same way (`training.checkpoint`)
 
 Weights that ship with the package lie in `prismask/weights`; a file's name without its extension is
 the name people use (`srn-gst.m2m`). One of them may say `"default": true` in its
-record: that is what `reconstruct` uses when nobody chooses. Others may take its place: behind
+record: that is what `reconstruct` uses by default. Others may take its place: behind
 cameras that it does not know those that say `"default": "other_cameras"`, and with masks that are
 aligned with the snapshot first, or drawn from a posterior, those that say `"exact_masks"`.
 """
@@ -110,7 +110,7 @@ def tensors_hash(tensors: dict[str, Tensor]) -> str:
 
 
 def record_hash(record: Mapping[str, Any]) -> str:
-    """SHA-256 of a record as JSON with sorted keys, but for the hash itself."""
+    """SHA-256 of a record as JSON with sorted keys, without the hash itself."""
     told = {key: value for key, value in record.items() if key != RECORD}
     text = json.dumps(json.loads(json.dumps(told)), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -140,7 +140,7 @@ def save_weights(
     dtype: torch.dtype = torch.float16,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Write the model's tensors in `dtype` beside `record`; give back the complete record."""
+    """Write the model's tensors in `dtype` with `record`; give back the complete record."""
     tensors = {
         name: value.detach().to("cpu", dtype).contiguous()
         for name, value in model.state_dict().items()
@@ -223,7 +223,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 def _built(record: dict[str, Any], path: Path) -> Reconstructor:
-    """The network a record describes; one that describes none is told by the file's name."""
+    """The network a record describes; where it describes none, the error names the file."""
     try:
         return from_record(record)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -260,7 +260,7 @@ class Variation:
     bend: float = 0.0
     """Most that it was bent, either way."""
     jitter: float = 0.0
-    """Most by which a band landed beside its place, as a share of half the way to its neighbour."""
+    """Most by which a band missed its place, as a share of half the way to its neighbour."""
     band_counts: tuple[int, ...] = ()
     """Into how many bands the spectrum was cut, besides that camera's own."""
     designs: tuple[str, ...] = ()
@@ -309,7 +309,7 @@ def trained_variation(record: dict[str, Any]) -> Variation:
 
 
 def knows_wrong_masks(record: Mapping[str, Any]) -> bool:
-    """Whether masks were wrong in the training, and the network was told how far."""
+    """Whether masks were wrong in the training, and the network was given how far."""
     masks = record.get("masks") or {}
     return bool(masks.get("fault_share")) and bool(masks.get("told_share"))
 
@@ -336,7 +336,7 @@ class Shipped:
 
     @property
     def is_default(self) -> bool:
-        """Whether `reconstruct` takes it when nobody chooses."""
+        """Whether `reconstruct` takes it by default."""
         return self.record.get("default") is True
 
     @property
@@ -363,12 +363,12 @@ def shipped(folder: Path = FOLDER) -> tuple[Shipped, ...]:
 
 
 def default_weights(folder: Path = FOLDER) -> Shipped | None:
-    """The weights to use when nobody chooses, if any are shipped for that."""
+    """The weights to use by default, if any are shipped for that."""
     return next((one for one in shipped(folder) if one.is_default), None)
 
 
 def defaults(folder: Path = FOLDER) -> tuple[Shipped, ...]:
-    """The weights that serve when nobody chooses, `default_weights` first."""
+    """The weights that serve by default, `default_weights` first."""
     first = default_weights(folder)
     others = (
         one for one in shipped(folder) if one.is_default_elsewhere or one.is_default_for_exact_masks

@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from prismask.checks import check_shape, size_text
@@ -296,3 +298,17 @@ def as_mask_batch(mask: Tensor) -> Tensor:
         return mask[None]
     check_shape(mask, ("B", "C", "H", "W"), "mask")
     return mask
+
+
+def band_positions(camera: CASSI) -> NDArray[np.float64]:
+    """Where each band lands between the first (0) and the last (1); a single one halfway.
+
+    Bands that do not land one after the other are counted instead.
+    """
+    offsets = np.asarray(camera.offsets)
+    if camera.bands < 2:
+        return np.array([0.5])
+    extent = offsets[-1] - offsets[0]
+    if not (np.diff(offsets) * extent > 0).all():
+        return np.linspace(0.0, 1.0, camera.bands)
+    return np.asarray((offsets - offsets[0]) / extent)

@@ -87,7 +87,7 @@ class Rectangle:
 
 @dataclass(frozen=True, eq=False)
 class MaskRegion:
-    """A rectangle of a large mask; nothing is copied until pixels are asked for."""
+    """A rectangle of a large mask; nothing is copied until pixels are read."""
 
     source: Mask
     """The large mask."""

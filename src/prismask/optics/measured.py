@@ -95,7 +95,7 @@ def fit_curve(nm: Floats, px: Floats, degree: int | None = None) -> tuple[Curve,
     # Where too few places are left to tell, all misses are NaN, and the first stays: the plain one.
     best = min(misses, key=lambda which: (misses[which], which[0]))
     curve = _through(nm, px, *best)
-    # A line through swapped places would still rise: the places themselves are asked too.
+    # A line through swapped places would still rise: the places themselves are checked too.
     way = np.sign(px[-1] - px[0])
     steady = np.all(way * np.diff(curve(np.linspace(nm[0], nm[-1], 257))) > 0)
     if not steady or np.any(way * np.diff(px) < -UNSTEADY_PX):

@@ -72,9 +72,9 @@ def read_further(image: Tensor, by: Sequence[float]) -> Tensor:
     return torch.stack(planes, dim=1)
 
 
-def gaussian_blur(image: Tensor, std: float, reach: float = 4.0) -> Tensor:
-    """Gaussian blur of `(B, C, H, W)` by `std` pixels; the kernel ends at `reach` deviations."""
-    radius = int(reach * std + 0.5)
+def gaussian_blur(image: Tensor, std: float) -> Tensor:
+    """Gaussian blur of `(B, C, H, W)` by `std` pixels; the kernel ends at four deviations."""
+    radius = int(4 * std + 0.5)
     if radius == 0:
         return image
     weights = [math.exp(-0.5 * (step / std) ** 2) for step in range(-radius, radius + 1)]

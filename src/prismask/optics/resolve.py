@@ -25,7 +25,7 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True)
 class CameraDescription:
-    """What somebody says about a camera; None: nothing."""
+    """What is said about a camera; None: nothing."""
 
     bands: int | None = None
     step: float | None = None
@@ -229,7 +229,7 @@ def camera_from_attrs(attrs: Mapping[str, Any]) -> CASSI | None:
         tuple(listed),
         axis=attrs.get("camera_axis", "width"),
         design=attrs.get("camera_design", "single"),
-        # Ours begin below 1; only differences matter in anybody else's.
+        # Ours begin below 1; in files of others only differences matter.
         start=min(listed) if 0 <= min(listed) < 1 else 0.0,
     )
 

@@ -2,8 +2,8 @@
 
 The operator's plain sum over the bands has no natural full scale, so an exposure is chosen and
 written down: `values = sensor(scale · A x)`, with `scale` and `scale_rule` in the measurement's
-attributes. `unscaled` divides it out again, which is what a reconstruction in the cube's units
-needs.
+attributes. `scenes.units.unscaled` divides it out again, which is what a reconstruction in the
+cube's units needs.
 
 The sensor is what happens to the light between the optics and the file. It works in **fractions of
 full scale**: 1 is a full well and the largest number of the converter. The plain sum is larger than
@@ -17,20 +17,18 @@ tensor. Randomness comes from the generator alone.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 from torch import Tensor
 
-from prismask.errors import ConfigError, FormatError, ShapeError
+from prismask.errors import ConfigError, ShapeError
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import normal, poisson, seeded, uniform
 from prismask.optics.resolve import CameraDescription, camera_attrs, resolve_camera
 from prismask.scenes.conversion import as_cube, as_mask
-from prismask.scenes.records import Array, Measurement
+from prismask.scenes.records import Measurement
 from prismask.wording import told_in_python
 
 if TYPE_CHECKING:
@@ -90,26 +88,6 @@ def simulate(
     if cube.wavelengths is not None:
         attrs["wavelengths_nm"] = [float(w) for w in cube.wavelengths]
     return Measurement(signal[0].numpy(), attrs)
-
-
-def unscaled(measurement: Measurement) -> Array:
-    """The measurement in the cube's units, `values / scale`, `(H, W)`; as is if none is known."""
-    scale = noted_scale(measurement)
-    return measurement.values / scale if scale != 1.0 else measurement.values
-
-
-def noted_scale(measurement: Measurement) -> float:
-    """The exposure that `simulate` noted, 1 where none is.
-
-    Other people's files call a map's scale or the size of a pixel so: ours has its rule beside it.
-    """
-    attrs = measurement.attrs
-    if "scale" not in attrs or "scale_rule" not in attrs:
-        return 1.0
-    scale = attrs["scale"]
-    if not isinstance(scale, Real) or not 0 < float(scale) < math.inf:
-        raise FormatError(f"the measurement's scale is {scale!r}; it is a number above 0.")
-    return float(scale)
 
 
 def _factor(scale: Scale, signal: Tensor, mask: Tensor, camera: CASSI) -> float:

@@ -65,7 +65,7 @@ def owned(folder: Path | None, what: str) -> Iterator[None]:
 
 @contextmanager
 def shared(folder: Path, what: str, work: str) -> Iterator[None]:
-    """Hold `folder` together with others that do the same `work` there, and with nobody else.
+    """Hold `folder` together with others that do the same `work` there, and with no others.
 
     what: the kind of work, for people; work: what makes it the same, for example a hash.
 

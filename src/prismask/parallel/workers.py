@@ -1,7 +1,7 @@
 """Tasks for workers: done in this process or in several, each told of as soon as it is done.
 
 A few tasks are on their way at a time. In several processes, one that dies takes the whole pool
-with it, and nobody knows which task was to blame. Those that were on their way are suspects: each
+with it, and it is unknown which task was to blame. Those that were on their way are suspects: each
 is tried once more in a process of its own, and only one that dies there as well counts as lost. The
 others go on. Tasks on a cluster are in `cluster`.
 """
@@ -107,7 +107,7 @@ def run_here(
         for task in tasks:
             try:
                 outcome: Outcome[Task, Result] = Outcome(task, do(task))
-            except Exception as error:  # whoever asked for the task decides what it means
+            except Exception as error:  # the caller decides what it means
                 outcome = Outcome(task, error=error)
             yield outcome
     finally:

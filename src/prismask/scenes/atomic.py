@@ -12,8 +12,8 @@ can be read (`key_of_swap`, `file_of_swap`) and finished (`finish_swap`) by anyo
 
 Files that are still being written are called
 `.name.COMPUTER-PROCESS-RANDOM.prismask-part`: the token in the middle says which process of which
-computer made a file, so that what a killed run left can be told from what somebody is writing.
-The files of one write share a token: whoever finds one of them can find the others.
+computer made a file, so that what a killed run left differs from what is being written. The files
+of one write share a token: one of them leads to the others.
 
 Before the work. An hour of computing that ends at a folder without room is an hour lost, and an
 input that its own result replaces may never be taken again. Commands ask here before they start, so

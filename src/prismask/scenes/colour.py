@@ -417,7 +417,7 @@ def thumbnail(record: Record) -> NDArray[np.uint8]:
         small = Cube(values[:, ::step, ::step], record.wavelengths, attrs=record.attrs)
         try:
             return small.rgb()
-        except PrismaskError:  # wavelengths that are unknown, or that nobody sees
+        except PrismaskError:  # wavelengths that are unknown, or invisible
             values = small.values
     elif step > 1:
         values = values[..., ::step, ::step]

@@ -281,19 +281,17 @@ def select(cube: Cube, labels: Mapping[str, Any]) -> xarray.DataArray:
     return array.sel(points, method="nearest") if points else array
 
 
-def from_dataset(
-    dataset: xarray.Dataset, kind: Kind | None = None, variable: str | None = None
-) -> Record:
+def from_dataset(dataset: xarray.Dataset, kind: Kind | None = None) -> Record:
     """The record in a dataset, from Prismask or from elsewhere.
 
     Dimensions are brought to `wavelength, y, x` by their names where all are known (`band`,
     `row`, `lon` … too), and are taken in that order otherwise.
     """
-    return make_record(dataset_contents(dataset, "dataset"), kind, variable)
+    return make_record(dataset_contents(dataset, "dataset"), kind)
 
 
 def dataset_contents(dataset: xarray.Dataset, source: str) -> Contents:
-    """What a dataset holds; arrays stay unread until asked for."""
+    """What a dataset holds; arrays stay unread until they are used."""
     variables = {str(name): _variable(str(name), array) for name, array in dataset.items()}
     kind = as_kind(dataset.attrs.get("prismask_kind"))
     listed = _listed(dataset)

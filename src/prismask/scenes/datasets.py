@@ -34,7 +34,7 @@ from prismask.scenes.resample import resample
 VARIABLE = "PRISMASK_DATA"
 """Environment variable that names the data folder."""
 LEFT_OUT = ("watercolors",)
-"""CAVE scenes nobody trains on: 8-bit at the source."""
+"""CAVE scenes that are not trained on: 8-bit at the source."""
 
 HOW_TO_GET = {
     "splits.json": "write it: {wavelengths_nm, scenes: {train, validation, test}, masks}",
@@ -167,11 +167,7 @@ def load_mask_file(folder: str | Path, region: MaskRegion | str) -> Mask:
     return Mask(mask.values[..., top:bottom, left:right], mask.wavelengths, attrs, std)
 
 
-def read_scene_folder(
-    folder: str | Path,
-    names: Iterable[str] | None = None,
-    wavelengths: Sequence[float] | NDArray[np.float64] | None = None,
-) -> dict[str, Cube]:
+def read_scene_folder(folder: str | Path, names: Iterable[str] | None = None) -> dict[str, Cube]:
     """A folder of .mat scenes, one per file, as TSA-Net hands them out.
 
     Scenes of 28 bands without wavelengths of their own get those of the TSA-Net camera.
@@ -184,7 +180,7 @@ def read_scene_folder(
             raise DataMissingError(
                 f"{folder} has no scene {name!r}.{nearest(name, files)} {_how_to_get('KAIST')}"
             )
-        cube = load_cube(files[name], wavelengths=wavelengths)
+        cube = load_cube(files[name])
         if cube.wavelengths is None and cube.bands == BANDS:
             cube = Cube(cube.values, np.array(WAVELENGTHS_NM), attrs=cube.attrs)
         cubes[name] = cube

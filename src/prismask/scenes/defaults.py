@@ -1,7 +1,7 @@
 """The one place where the field's habitual numbers appear.
 
 Everything in Prismask takes any band count, size and dispersion; these are what is assumed when
-nobody says otherwise. They describe the TSA-Net camera (Meng, Ma & Yuan, 2020), on which most
+nothing else is said. They describe the TSA-Net camera (Meng, Ma & Yuan, 2020), on which most
 published results stand.
 """
 

@@ -305,7 +305,7 @@ def check_mask_std(
     if values.dtype.kind in "fiub" and np.isnan(values).any():
         count = int(np.isnan(values).sum())
         raise ValuesError(
-            f"{name} is NaN at {count} of {values.size} pixels. Where nobody knows how far the "
+            f"{name} is NaN at {count} of {values.size} pixels. Where it is unknown how far the "
             "mask may be wrong, put the largest value that is known, or leave all of it out."
         )
     if mask is not None and values.shape not in (mask, mask[-2:]):

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from numbers import Real
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prismask.errors import FormatError, ValuesError
+
+if TYPE_CHECKING:
+    from prismask.scenes.records import Array, Measurement
 
 FULL_SCALE = {"u1": 255, "u2": 65535, "i1": 127, "i2": 32767}
 """What counts as 1 for each integer type that sensors and images use."""
@@ -55,7 +60,7 @@ def to_fraction(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def full_count(values: NDArray[Any]) -> int | None:
-    """The count that `to_fraction` makes 1; None where the numbers are no counts."""
+    """The count that `to_fraction` makes 1; None where the numbers are not counts."""
     if values.dtype.kind not in "iu" or values.size == 0:
         return None
     is_binary = int(values.min()) >= 0 and int(values.max()) <= 1
@@ -68,12 +73,32 @@ def noted_counts(attrs: Mapping[str, Any]) -> int | None:
     return int(noted) if noted in (1, *FULL_SCALE.values()) else None
 
 
+def unscaled(measurement: Measurement) -> Array:
+    """The measurement in the cube's units, `values / scale`, `(H, L)`; as is if none is known."""
+    scale = noted_scale(measurement)
+    return measurement.values / scale if scale != 1.0 else measurement.values
+
+
+def noted_scale(measurement: Measurement) -> float:
+    """The exposure that `simulate` noted, 1 where none is.
+
+    In other people's files `scale` may be that of a map or of a pixel; ours comes with its rule.
+    """
+    attrs = measurement.attrs
+    if "scale" not in attrs or "scale_rule" not in attrs:
+        return 1.0
+    scale = attrs["scale"]
+    if not isinstance(scale, Real) or not 0 < float(scale) < math.inf:
+        raise FormatError(f"the measurement's scale is {scale!r}; it is a number above 0.")
+    return float(scale)
+
+
 def kaist_to_fraction(values: NDArray[Any]) -> NDArray[Any]:
     """`img` and `img_expand` of TSA-Net files: 65536ths when large, else as any other array.
 
     The test scenes hold fractions under the same name, so floating-point values are divided only
     where they exceed 256, which no fraction does. Theirs are cubes: a frame of that name is
-    somebody else's, in units of its own.
+    from elsewhere, in units of its own.
     """
     counts = values.dtype.str[1:] == "u2" or (
         values.dtype.kind == "f" and values.size > 0 and values.max() > 256

@@ -83,7 +83,7 @@ class DeSci(IterativeSolver):
     last_level: float = 0.02
     """Noise level of the last iteration; in between it falls geometrically.
 
-    It is that of the artefacts. Noise in the measurement asks for no other one: κ answers it.
+    It is that of the artefacts. Noise in the measurement needs no other one: κ takes care of it.
     """
     strength: float = 1.0
     """How much is taken from a singular value, against what noise of this level adds to it."""
@@ -198,15 +198,6 @@ def shrink_singular_values(matrices: Tensor, shrinkage: Shrinkage) -> Tensor:
     # X · (V diag(f(s) / s) Vᵀ)
     shrunk: Tensor = matrices @ ((vectors * factors.unsqueeze(-2)) @ vectors.mT)
     return shrunk
-
-
-def minimise_nuclear_norm(matrices: Tensor, weight: float | Tensor) -> Tensor:
-    """argmin_Z ½ ‖Z − X‖² + weight · ‖Z‖_*: all singular values less `weight`, at least 0.
-
-    weight: one number, or one a matrix `(…)`.
-    """
-    weights = torch.as_tensor(weight, dtype=matrices.dtype, device=matrices.device).unsqueeze(-1)
-    return shrink_singular_values(matrices, lambda s: (s - weights).clamp_min(0))
 
 
 def minimise_weighted_nuclear_norm(

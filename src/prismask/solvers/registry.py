@@ -25,7 +25,7 @@ _HOMES = {
     "pnp-dip": ("prismask.solvers.pnp_dip", "PnpDip"),
     "twist": ("prismask.solvers.twist", "Twist"),
 }
-"""Module and class of each solver; imported when first asked for, because torch takes seconds."""
+"""Module and class of each solver; imported when first used, because torch takes seconds."""
 
 
 SUMMARIES = {

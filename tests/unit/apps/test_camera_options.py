@@ -128,7 +128,7 @@ def test_numbers_may_come_from_a_file(tmp_path: Path) -> None:
     assert parse_numbers(str(file), "--wavelengths") == (450.0, 460.5, 470.0, 480.0)
     binary = tmp_path / "junk.bin"
     binary.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match="no readable text file"):
+    with pytest.raises(ConfigError, match="not a readable text file"):
         parse_numbers(str(binary), "--wavelengths")
 
 

@@ -18,7 +18,7 @@ from prismask.apps.web.work import Order
 from prismask.scenes.records import Cube, Mask, Measurement
 
 DOUBT = "warning: the snapshot contradicts its mask. --align finds out what the mask is like."
-HARD = "note: the scene is hard (--adapt 60 learns it). --align tells which."
+HARD = "note: the scene is hard (--adapt 60 learns it). --align shows which."
 
 
 def result_with(*findings: str, order: Order | None = None) -> Result:

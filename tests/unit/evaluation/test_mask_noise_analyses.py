@@ -128,9 +128,6 @@ def test_constant_g_gives_a_normal_distribution() -> None:
     assert found.g_std == pytest.approx(0.0, abs=1e-9)
     assert found.effective_std == pytest.approx(0.01, rel=0.05)
     assert found.clamped_share == 0
-    assert float(found.prior_density(torch.tensor(0.5))) == pytest.approx(
-        1 / (0.25 * math.sqrt(2 * math.pi))
-    )
 
 
 def test_mixture_has_the_stated_moments_and_sums_to_one() -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from prismask.evaluation.figures import scores as figures
-from prismask.evaluation.report import stress
+from prismask.evaluation.report import scores
 from prismask.evaluation.report.document import Picture, Table
+from prismask.evaluation.report.scores import stress_sections
 from prismask.evaluation.report.sources import Source
 from prismask.evaluation.tables.files import write_table
 from prismask.evaluation.tables.published import PSNR
@@ -42,7 +43,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[list[figures.FaultPanel]]:
         found.append(panels)
         return figures.stress_figure(panels, title)
 
-    monkeypatch.setattr(stress, "stress_figure", draw)
+    monkeypatch.setattr(scores, "stress_figure", draw)
     return found
 
 
@@ -50,7 +51,7 @@ def test_before_and_after_stand_in_one_figure(
     tmp_path: Path, drawn: list[list[figures.FaultPanel]]
 ) -> None:
     sources = [stress_test(tmp_path / "before", 10.0), stress_test(tmp_path / "after", 2.0)]
-    together, *single = stress.stress_sections(sources)
+    together, *single = stress_sections(sources)
     assert together.title == "Stress tests together"
     assert [section.title.split("(")[1] for section in single] == ["before)", "after)"]
     (panel,) = drawn[0]
@@ -65,11 +66,11 @@ def test_before_and_after_stand_in_one_figure(
 def test_one_test_or_two_of_different_masks_are_not_put_together(tmp_path: Path) -> None:
     one = stress_test(tmp_path / "one", 1.0)
     other = stress_test(tmp_path / "other", 1.0, group="elsewhere")
-    assert len(stress.stress_sections([one])) == 1
-    assert len(stress.stress_sections([one, other])) == 2
+    assert len(stress_sections([one])) == 1
+    assert len(stress_sections([one, other])) == 2
 
 
 def test_failed_trials_are_told_beside_their_score(tmp_path: Path) -> None:
-    (section,) = stress.stress_sections([stress_test(tmp_path / "one", 1.0, failed=1)])
+    (section,) = stress_sections([stress_test(tmp_path / "one", 1.0, failed=1)])
     (table,) = [block for block in section.blocks if isinstance(block, Table)]
     assert table.rows[0][1] == "30.00 ± 0.10 [1 of 3 failed]"

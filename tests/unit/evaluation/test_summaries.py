@@ -12,7 +12,7 @@ from scipy import stats
 
 from prismask.evaluation.tables.summaries import (
     Moments,
-    paired_difference,
+    difference,
     scene_average,
     student_t,
 )
@@ -47,14 +47,14 @@ def test_interval_is_that_of_scipy() -> None:
     generator = np.random.default_rng(1)
     first = generator.normal(30, 1, 25)
     second = first - generator.normal(0.3, 0.2, 25)
-    found = paired_difference(first, second)
+    found = Moments.of(map(difference, first, second))
     expected = stats.ttest_rel(first, second).confidence_interval(0.95)
     assert found.interval() == pytest.approx((expected.low, expected.high))
 
 
 def test_interval_on_known_data() -> None:
     # t for 4 degrees of freedom is 2.776445; std of 1…5 is √2.5.
-    low, high = paired_difference([2, 4, 6, 8, 10], [1, 2, 3, 4, 5]).interval()
+    low, high = Moments.of(map(difference, [2, 4, 6, 8, 10], [1, 2, 3, 4, 5])).interval()
     half = 2.776445 * math.sqrt(2.5) / math.sqrt(5)
     assert (low, high) == pytest.approx((3 - half, 3 + half), abs=1e-5)
 
@@ -91,9 +91,9 @@ def test_a_perfect_score_makes_the_mean_infinite() -> None:
 
 def test_who_is_perfect_wins_a_pair_and_two_who_are_draw() -> None:
     perfect, other = [math.inf, math.inf], [30.0, 31.0]
-    assert paired_difference(perfect, other).mean == math.inf
-    assert paired_difference(other, perfect).mean == -math.inf
-    level = paired_difference(perfect, perfect)
+    assert Moments.of(map(difference, perfect, other)).mean == math.inf
+    assert Moments.of(map(difference, other, perfect)).mean == -math.inf
+    level = Moments.of(map(difference, perfect, perfect))
     assert (level.mean, level.count, level.failed) == (0.0, 2, 0)
 
 

@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from prismask.inference.engine.frame import Engine
+from prismask.inference.engine import Engine
 from prismask.inference.intervals.evidence import DISAGREEMENT
-from prismask.inference.intervals.head import WidthHead
-from prismask.inference.intervals.learned import LEVELS, Factors, LearnedInterval
+from prismask.inference.intervals.learned import LEVELS, Factors, LearnedInterval, WidthHead
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI

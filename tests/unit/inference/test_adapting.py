@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.inference.engine.frame import Engine
+from prismask.inference.engine import Engine
 from prismask.inference.methods import adaptation as learned
 from prismask.inference.methods.adaptation import PIECES, _pieces, adapt, learn
 from prismask.inference.options import Options

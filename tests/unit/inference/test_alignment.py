@@ -22,10 +22,9 @@ from prismask.inference.alignment.search import (
     align_mask,
     pieces_of,
 )
-from prismask.inference.delivery import straightened
-from prismask.inference.engine.frame import Engine
+from prismask.inference.engine import Engine
 from prismask.inference.methods.protocol import Estimate
-from prismask.inference.reconstruct import reconstruct
+from prismask.inference.reconstruct import reconstruct, straightened
 from prismask.models.weights import load_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
@@ -291,7 +290,7 @@ def test_reconstruct_uses_it_and_says_so(scene: Cube) -> None:
     nominal = mask_values()
     signal = CAMERA.forward(torch.tensor(scene.values)[None], BESIDE.moved(nominal))[0]
     shot, mask = Measurement(signal.numpy()), Mask(nominal[0, 0].numpy())
-    with pytest.warns(PrismaskWarning, match="a mask beside its calibration"):
+    with pytest.warns(PrismaskWarning, match="a mask away from its calibration"):
         plain = reconstruct(shot, mask, CAMERA, noise_std=0.002, device="cpu", check_mask=False)
     assert any("align=True" in line for line in plain.attrs["findings"])
     moved = reconstruct(

@@ -15,16 +15,14 @@ from torch import Tensor
 from prismask.apps.cli.models import _facts, _weights_line
 from prismask.errors import PrismaskWarning
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.camera_match.bands import AsItIs, adapter_for
-from prismask.inference.camera_match.frames import Turn
-from prismask.inference.delivery import deliver_batch, in_pose
+from prismask.inference.camera_match import AsItIs, Turn, adapter_for
 from prismask.inference.inspection import prepare
 from prismask.inference.methods import registry
 from prismask.inference.methods.adaptation import _pieces
 from prismask.inference.methods.network import NetworkMethod
 from prismask.inference.methods.registry import Choice, network_method
 from prismask.inference.options import Options
-from prismask.inference.reconstruct import reconstruct
+from prismask.inference.reconstruct import deliver_batch, in_pose, reconstruct
 from prismask.models import weights
 from prismask.models.network import Reconstructor
 from prismask.models.weights import save_weights, trained_with

@@ -8,7 +8,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from prismask.inference.camera_match.bands import STRETCH_FROM, BandAdapter
+from prismask.inference.camera_match import STRETCH_FROM, BandAdapter
 from prismask.models.weights import ONE_CAMERA, Variation
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask

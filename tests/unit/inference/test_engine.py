@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from prismask.inference.engine.frame import Engine, draw_masks, half_error, mask_std, mean_mask
-from prismask.inference.engine.tiling import Tiling
+from prismask.inference.engine import Engine, Tiling, draw_masks, half_error, mask_std, mean_mask
 from prismask.models.fast import FastReconstructor
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
@@ -152,7 +151,7 @@ def test_a_large_mask_is_judged_in_pieces(
     mask = torch.rand(1, 1, 600, 40, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         whole = mask_std(model.posterior, mask)
-        monkeypatch.setattr("prismask.inference.engine.frame.WHOLE_MASK_PIXELS", 1000)
+        monkeypatch.setattr("prismask.inference.engine.WHOLE_MASK_PIXELS", 1000)
         pieces = mask_std(model.posterior, mask)
     assert float((pieces - whole).abs().max()) < 0.05 * float(whole.mean())
 

@@ -16,13 +16,22 @@ from calibrated_network import BANDS, CAMERA, bare_network, calibrated_network
 from prismask.errors import ConfigError, WeightsError
 from prismask.evaluation.figures.cubes import scene_coverage_figure
 from prismask.inference.inspection import prepare
-from prismask.inference.intervals.calibration import collect, fit_record, folder_for
 from prismask.inference.intervals.evidence import FACTS, Evidence, feature_names, missing_light
-from prismask.inference.intervals.head import WidthHead
-from prismask.inference.intervals.learn import CONTRASTS, Fitted, fit_learned, scene_factor
-from prismask.inference.intervals.learned import LEVELS, LearnedInterval, coverage, slack_of
-from prismask.inference.intervals.rows import Rows
-from prismask.inference.intervals.snapshots import LIGHTS, Plan, Studio
+from prismask.inference.intervals.learn import (
+    CONTRASTS,
+    Fitted,
+    fit_learned,
+    fit_record,
+    scene_factor,
+)
+from prismask.inference.intervals.learned import (
+    LEVELS,
+    LearnedInterval,
+    WidthHead,
+    coverage,
+    slack_of,
+)
+from prismask.inference.intervals.snapshots import LIGHTS, Plan, Rows, Studio, collect, folder_for
 from prismask.inference.methods.registry import network_method
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction

@@ -125,8 +125,9 @@ def test_a_solver_says_that_it_cannot_be_told(mask: Mask) -> None:
     how = {} if mask.std is not None else {"mask_std": STD}
     found, plain = made(mask, "gap-tv", **how), made(RECORD, "gap-tv")
     np.testing.assert_array_equal(found.values, plain.values)
-    assert "gap-tv cannot be told how far the mask may be wrong: mask_std is not used" in findings(
-        found
+    assert (
+        "gap-tv has no input for how far the mask may be wrong: mask_std is not used"
+        in findings(found)
     )
     assert "mask_std_from" not in found.attrs
 
@@ -148,7 +149,7 @@ def test_so_does_a_function_of_ones_own() -> None:
         return spread
 
     found = reconstruct(SHOTS[0], RECORD, NOMINAL, mine, mask_std=0.1, **PLAIN)
-    assert "cannot be told how far the mask may be wrong" in findings(found)
+    assert "has no input for how far the mask may be wrong" in findings(found)
 
 
 # --- what cannot be meant -------------------------------------------------------------------------
@@ -158,7 +159,7 @@ def test_so_does_a_function_of_ones_own() -> None:
     ("std", "kind", "text"),
     [
         (-0.1, ConfigError, "mask_std is -0.1; .*between 0 .exact. and 1, the mask's own range"),
-        (1.5, ConfigError, "mask_std is 1.5; .*Leave it out where nobody knows"),
+        (1.5, ConfigError, "mask_std is 1.5; .*Leave it out where it is unknown"),
         (float("nan"), ConfigError, "mask_std is nan"),
         (STD[:-2], ShapeError, "mask_std is 22×30 and its mask 24×30: 24×30 is needed"),
         (np.stack([STD] * 6), ShapeError, "mask_std is 6×24×30 and its mask 24×30"),
@@ -211,7 +212,7 @@ def test_evaluations_tell_every_network_the_same_number() -> None:
     for model, same in (("small", False), ("gap-tv", True)):
         assert (told.mean(model, "mine") == plain.mean(model, "mine")) == same
     assert any(
-        "gap-tv cannot be told how far the mask may be wrong" in r for r in told.plan.remarks
+        "gap-tv has no input for how far the mask may be wrong" in r for r in told.plan.remarks
     )
 
 

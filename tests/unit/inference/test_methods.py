@@ -14,8 +14,13 @@ from prismask.errors import ConfigError, ShapeError
 from prismask.evaluation.run.runner import evaluate
 from prismask.inference.inspection import Snapshot, prepare
 from prismask.inference.methods import registry
-from prismask.inference.methods.protocol import Capabilities, Estimate, as_aligner, one_by_one
-from prismask.inference.methods.registry import as_method, create_method, register_method
+from prismask.inference.methods.protocol import Capabilities, Estimate, one_by_one
+from prismask.inference.methods.registry import (
+    as_aligner,
+    as_method,
+    create_method,
+    register_method,
+)
 from prismask.inference.options import DEFAULTS, Options
 from prismask.inference.reconstruct import reconstruct
 from prismask.models.registry import create_model

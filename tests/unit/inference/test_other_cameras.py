@@ -12,7 +12,7 @@ from calibrated_network import BANDS, CAMERA, SIZE, calibrated_network, even_int
 
 from prismask.errors import ConfigError
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.camera_match.bands import BandAdapter
+from prismask.inference.camera_match import BandAdapter
 from prismask.inference.intervals.learned import INCONSISTENT_MASKS, OTHER_CAMERAS
 from prismask.inference.intervals.snapshots import BAND_RATIOS, draw_cameras, extents
 from prismask.inference.reconstruct import reconstruct

@@ -13,7 +13,7 @@ import torch
 from prismask.errors import ConfigError, ShapeError, ValuesError
 from prismask.inference import raw_frames
 from prismask.inference.alignment.registration import Registration
-from prismask.inference.engine.tiling import throughput
+from prismask.inference.engine import throughput
 from prismask.inference.inspection import Inspection, check_orientation, inspect, with_noted_noise
 from prismask.inference.options import Frame, Options
 from prismask.inference.reconstruct import reconstruct
@@ -210,7 +210,7 @@ def test_a_mask_of_alternating_cells_is_no_bayer_pattern() -> None:
 @pytest.mark.parametrize(
     ("orientation", "mask_option", "snapshot_option"),
     [
-        ("flipped left-right", "flipped-left-right", "flipped-left-right, which also mends"),
+        ("flipped left-right", "flipped-left-right", "flipped-left-right, which also corrects"),
         ("flipped top-bottom", "flipped-top-bottom", "flipped-top-bottom if it is"),
         ("turned by 90° clockwise", "turned-90-clockwise", "turned-90-counterclockwise if"),
     ],

@@ -9,9 +9,9 @@ import torch
 from prismask.errors import ShapeError
 from prismask.inference import inspection
 from prismask.inference.alignment.registration import Registration
-from prismask.inference.delivery import Residual, reproject
-from prismask.inference.engine.tiling import project, throughput
+from prismask.inference.engine import project, throughput
 from prismask.inference.inspection import Snapshot
+from prismask.inference.reconstruct import Residual, reproject
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
@@ -197,7 +197,7 @@ def test_planes_without_wavelengths_say_nothing() -> None:
 
 @pytest.mark.parametrize("camera", [CAMERA, CASSI.from_step(12, axis="height")])
 def test_strips_are_the_whole(camera: CASSI, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("prismask.inference.engine.tiling.LINES", 7)
+    monkeypatch.setattr("prismask.inference.engine.LINES", 7)
     cube, mask, _ = _shot((33, 40))
     assert torch.equal(project(cube, mask, camera), camera.forward(cube[None], mask)[0])
     assert torch.equal(throughput(mask, camera), camera.throughput(mask)[0])
@@ -213,7 +213,7 @@ def test_what_was_told_to_be_wrong_explains_as_much() -> None:
     assert found.over_noise is not None
     assert found.over_noise > 3
     assert found.over_expected == pytest.approx(1, rel=0.05)
-    assert "a mask as wrong as told leaves" in found.text()
+    assert "a mask as wrong as stated leaves" in found.text()
 
 
 def test_the_truth_leaves_the_noise_as_residual() -> None:

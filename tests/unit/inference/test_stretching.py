@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.camera_match.frames import Stretch
+from prismask.inference.camera_match import Stretch
 from prismask.inference.reconstruct import reconstruct
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask

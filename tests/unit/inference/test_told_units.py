@@ -117,7 +117,7 @@ def test_a_solver_is_told_the_noise(shot: Measurement, mask: Mask) -> None:
 
 def test_a_solver_that_cannot_be_told_says_so(shot: Measurement, mask: Mask) -> None:
     found = reconstruct(shot, mask, method="twist", iterations=2, dark=DARK, noise_std=NOISE)
-    assert "twist cannot be told the noise" in found.attrs["findings"][-1]
+    assert "twist has no option for the noise" in found.attrs["findings"][-1]
     silent = reconstruct(shot, mask, method="twist", iterations=2, dark=DARK)
     assert not any("noise" in line for line in silent.attrs["findings"])
     assert found.attrs["noise_std"] == pytest.approx(NOISE)

@@ -13,7 +13,7 @@ import torch
 
 from prismask.errors import WeightsError
 from prismask.inference.intervals.evidence import FACTS, Evidence
-from prismask.inference.intervals.rows import Rows
+from prismask.inference.intervals.snapshots import Rows
 from prismask.inference.intervals.trust import SIGNS, TrustRule, Verdict, fit_trust
 from prismask.inference.methods.protocol import Estimate
 from prismask.inference.methods.registry import Choice

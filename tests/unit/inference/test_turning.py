@@ -12,9 +12,8 @@ from torch import Tensor
 from prismask.errors import ConfigError
 from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.alignment.search import Alignment
-from prismask.inference.camera_match.bands import BandAdapter
-from prismask.inference.camera_match.frames import Turn
-from prismask.inference.engine.frame import Engine
+from prismask.inference.camera_match import BandAdapter, Turn
+from prismask.inference.engine import Engine
 from prismask.inference.inspection import Snapshot
 from prismask.inference.methods import network as network_method
 from prismask.inference.methods.network import NetworkMethod

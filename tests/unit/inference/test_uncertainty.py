@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from prismask.inference.engine.frame import RunningMoments, quantiles
+from prismask.inference.engine import RunningMoments, quantiles
 
 
 @pytest.mark.parametrize("offset", [0.0, 1000.0])

@@ -26,7 +26,7 @@ def test_a_device_asked_for_must_be_there(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(DeviceError, match="has 1 CUDA devices"):
         choose_device("cuda:1")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
-    with pytest.raises(DeviceError, match="'mps' was asked for"):
+    with pytest.raises(DeviceError, match="'mps' is wanted"):
         choose_device("mps")
     with pytest.raises(DeviceError, match="'gpu' is no device"):
         choose_device("gpu")

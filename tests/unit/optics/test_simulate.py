@@ -11,8 +11,9 @@ import torch
 from prismask.errors import ConfigError, FormatError, ShapeError
 from prismask.optics.camera import CASSI
 from prismask.optics.resolve import camera_from_attrs
-from prismask.optics.simulate import Gaussian, Quantise, Sensor, noted_scale, simulate, unscaled
+from prismask.optics.simulate import Gaussian, Quantise, Sensor, simulate
 from prismask.scenes.records import Cube, Mask, Measurement
+from prismask.scenes.units import noted_scale, unscaled
 
 CAMERA = CASSI.from_step(4, 2)
 

@@ -199,7 +199,7 @@ def test_the_command_writes_a_table_and_pictures(
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ("-o out.csv", "nothing is asked for"),
+        ("-o out.csv", "there is nothing to do"),
         ("--points 0,0 -o out.txt", "tables are written as CSV"),
         ("--points 0.5,1 -o out.csv", "a pixel is x,y in whole numbers"),
         ("--points 9,1 -o out.csv", "does not lie on the cube"),

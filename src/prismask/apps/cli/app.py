@@ -14,12 +14,11 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, Parameter
 
 from prismask import __version__
-from prismask.apps.cli.analyse import analyse
 from prismask.apps.cli.calibrate import calibrate
 from prismask.apps.cli.camera import camera
 from prismask.apps.cli.convert import convert
 from prismask.apps.cli.demo import demo
-from prismask.apps.cli.evaluate import evaluate, spectra_test, stress
+from prismask.apps.cli.evaluate import analyse, evaluate, spectra_test, stress
 from prismask.apps.cli.evaluate_pair import evaluate_pair
 from prismask.apps.cli.info import info
 from prismask.apps.cli.models import models
@@ -65,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command and return its exit code; wrong input is told in one sentence."""
+    """Run a command and return its exit code; wrong input is reported in one sentence."""
     debug = "--debug" in arguments
     arguments = _with_negative_lists([word for word in arguments if word != "--debug"])
     logging.basicConfig(
@@ -84,7 +83,7 @@ def run(arguments: list[str]) -> int:
         complain(f"{error} Try: {_help_for(arguments)}.")
         return WRONG_INPUT
     except BrokenPipeError:
-        # The reader of our output (`| head`) has gone; there is nobody to tell.
+        # The reader of our output (`| head`) has gone; nothing is left to say.
         sys.stderr.close()
         return 0
     except (PrismaskError, OSError) as error:

@@ -22,8 +22,7 @@ from prismask.scenes.defaults import SIZE
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from prismask.inference.intervals.rows import Rows
-    from prismask.inference.intervals.snapshots import Plan, Studio
+    from prismask.inference.intervals.snapshots import Plan, Rows, Studio
     from prismask.inference.intervals.trust import TrustRule
     from prismask.models.network import Reconstructor
 
@@ -107,8 +106,8 @@ def calibrate(
     overwrite
         Replace the output if it exists.
     """
-    from prismask.inference.intervals.calibration import collect, fit_record, folder_for
-    from prismask.inference.intervals.snapshots import Plan
+    from prismask.inference.intervals.learn import fit_record
+    from prismask.inference.intervals.snapshots import Plan, collect, folder_for
     from prismask.inference.methods.registry import network_method
     from prismask.inference.options import Options
     from prismask.models.machine import choose_device

@@ -85,7 +85,7 @@ def _read(path: Path, option: str) -> str:
             raise ConfigError(f"{option} names {path}, which is too long for a list of numbers.")
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{option} names {path}, which is no readable text file.") from error
+        raise ConfigError(f"{option} names {path}, which is not a readable text file.") from error
 
 
 def _short(text: str) -> str:

@@ -34,7 +34,7 @@ def convert(
     target
         The file to write: .nc, .mat, .npz, .npy, .tif, .hdr …
     kind
-        What the file holds, where it cannot be told from the names in it.
+        What the file holds, where the names in it do not say.
     variable
         The variable to take from a file that holds several.
     wavelengths

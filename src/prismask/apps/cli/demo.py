@@ -1,6 +1,6 @@
 """`prismask demo`: from a synthetic scene to a page with its reconstruction, in one command.
 
-The page tells of one run, with facts, scores, conventions and provenance; its look and its
+The page shows one run, with facts, scores, conventions and provenance; its look and its
 unchanging sentences are in `evaluation/report/templates/demo.html`.
 """
 
@@ -117,7 +117,7 @@ def demo(
 
 
 def _reconstruction(how: dict[str, Any]) -> Reconstruction:
-    """First of all: a method that nobody knows is told before anything is drawn."""
+    """First of all: an unknown method is refused before anything is drawn."""
     from prismask.inference.options import Options
     from prismask.inference.reconstruct import Reconstruction
 

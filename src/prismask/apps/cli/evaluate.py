@@ -1,31 +1,103 @@
-"""`prismask evaluate`, `stress` and `spectra-test`: models side by side, on unseen masks.
+"""`prismask evaluate`, `stress`, `spectra-test`, `analyse`: models side by side, on unseen masks.
 
 No compiled package but torch, NumPy, SciPy and safetensors is needed, so that the commands run on
-a machine that has nothing else (CONTRIBUTING, "Where little is installed").
+a machine that has nothing else (CONTRIBUTING, "Where little is installed"); figures are drawn where
+matplotlib is installed. The options that the commands share are grouped here once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prismask.apps.cli.scoring_options import (
-    DeliveryOptions,
-    ProtocolOptions,
-    SceneOptions,
-    WorkOptions,
-    as_arguments,
-    read_camera,
-    read_faults,
-    words,
-)
+from cyclopts import Parameter
+
 from prismask.apps.cli.terminal import remark, reporter, say
+from prismask.errors import ConfigError
 
 if TYPE_CHECKING:
     from prismask.evaluation.run.runner import Evaluation
+    from prismask.optics.resolve import CameraDescription
 
 SOME_FAILED = 1
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class SceneOptions:
+    """What the models see, and where they run."""
+
+    data: Path | None = None
+    """The data folder. [default: PRISMASK_DATA, or shared/data nearby]"""
+    scenes: str | None = None
+    """Scenes of the data folder, or files, separated by commas; validation and train stand for all
+    scenes of that part. [default: the split's test]"""
+    size: str | None = None
+    """Height and width of the middle of each scene that is taken, as in 192,224 or 256. [default:
+    all of it]"""
+    split: Path | None = None
+    """A TOML file that names scenes and masks instead of the data folder's splits.json."""
+    camera: str | None = None
+    """The camera, as in step=3,axis=height or bands=31,design=dual or offsets=FILE. [default: the
+    split's, else 2 px per band along the width]"""
+    resample: bool = False
+    """Bring scenes to the bands of the models, or of --camera."""
+    noise: float = 0.0
+    """Measurement noise: std on 2/C times the snapshot of C bands, so relative to the cube's range
+    (white is 1)."""
+    device: str = "auto"
+    """auto, cpu, cuda or cuda:1."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ProtocolOptions:
+    """Which masks they are measured through: `evaluate` and `analyse`."""
+
+    protocol: str = "many-to-many"
+    """one-to-one, one-to-many or many-to-many."""
+    groups: str | None = None
+    """Mask groups of the split, or fabricated, separated by commas. [default: those of the
+    protocol]"""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class DeliveryOptions:
+    """What models do with every snapshot besides a single pass: `evaluate` and `stress`."""
+
+    align: bool = False
+    """First find the pose of the mask from every snapshot, as reconstruct --align does."""
+    adapt: int = 0
+    """Steps in which networks first learn every scene, as with reconstruct --adapt."""
+    mask_std: float | None = None
+    """How far every mask may be wrong, for networks that use it, as with reconstruct
+    --mask-std. [default: nothing, they estimate it]"""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class WorkOptions:
+    """How a long run is shared out and resumed: `evaluate` and `stress`."""
+
+    batch: int = 10
+    """Scenes that go through a model at once."""
+    workers: int = 1
+    """Processes on this machine."""
+    threads: int | None = None
+    """CPU threads per process. [default: the cores shared out]"""
+    dask: str | None = None
+    """Address of a Dask scheduler, or local."""
+    resume: bool = False
+    """Go on with the run that the folder holds."""
+    allow_overlap: bool = False
+    """Test models on masks or scenes they were trained on, and mark it beside the score."""
+
+
+Shared = SceneOptions | ProtocolOptions | DeliveryOptions | WorkOptions
 
 
 def evaluate(
@@ -68,7 +140,7 @@ def evaluate(
     """
     from prismask.evaluation.run.runner import evaluate as run
 
-    return _told(
+    return _run(
         run,
         models,
         out,
@@ -122,7 +194,7 @@ def stress(
     """
     from prismask.evaluation.run.stress import stress as run
 
-    return _told(
+    return _run(
         run,
         models,
         out,
@@ -193,33 +265,27 @@ def spectra_test(
     resume
         Go on with the run that the folder holds.
     """
-    from prismask.evaluation.run.runs import CELLS
     from prismask.evaluation.run.spectra import spectra_test as run
 
     sizes = {"trials": trials, "size": size}
     given = {name: value for name, value in sizes.items() if value is not None}
-    try:
-        with reporter() as report:
-            found = run(
-                models,
-                data,
-                out,
-                groups=words(groups),
-                kinds=words(features),
-                camera=None if camera is None else read_camera(camera),
-                device=device,
-                quick=quick,
-                resume=resume,
-                progress=report("test of spectra"),
-                noise=noise,
-                level=level,
-                seed=seed,
-                **given,
-            )
-    except KeyboardInterrupt:
-        if (out / CELLS).exists():
-            remark(f"Finished snapshots are kept in {out}: give the same command with --resume.")
-        raise
+    with _resumable(out), reporter() as report:
+        found = run(
+            models,
+            data,
+            out,
+            groups=words(groups),
+            kinds=words(features),
+            camera=None if camera is None else read_camera(camera),
+            device=device,
+            quick=quick,
+            resume=resume,
+            progress=report("test of spectra"),
+            noise=noise,
+            level=level,
+            seed=seed,
+            **given,
+        )
     say(found.markdown)
     remark(f"{out}: spectra.json, scores.csv, summary.csv, summary.md")
     for failure in found.failures[:5]:
@@ -227,19 +293,87 @@ def spectra_test(
     return SOME_FAILED if found.failures else 0
 
 
-def _told(
-    run: Callable[..., Evaluation], models: list[str], out: Path, title: str, **options: Any
+def analyse(
+    models: list[str],
+    /,
+    *,
+    out: Path,
+    protocol: ProtocolOptions = ProtocolOptions(),
+    scenes: SceneOptions = SceneOptions(),
+    masks: int = 5,
+    samples: int = 8,
+    seed: int = 0,
+    precision: str = "auto",
+    allow_overlap: bool = False,
+    without_figures: bool = False,
+    overwrite: bool = False,
 ) -> int:
-    """Run with progress, print the summary; 1 when a reconstruction failed."""
+    """Analyse models: spectra, spread over masks, whether error bars are true, learned noise.
+
+    Parameters
+    ----------
+    models
+        Weights files, run folders, fresh networks (srn) or solvers (gap-tv), with labels as in
+        mine=weights.safetensors.
+    out
+        Folder for numbers (analysis.json), arrays (.npz) and figures.
+    masks
+        Masks per group, over which the spread is taken; the paper takes 100.
+    samples
+        Masks drawn from a network's posterior; below 2 there is no spread over samples.
+    seed
+        Draws masks, samples and noise and starts fresh networks.
+    precision
+        Of networks: auto, float32 or half.
+    allow_overlap
+        Analyse models on masks or scenes they were trained on, and mark it.
+    without_figures
+        Leave the figures out; the report draws them from the arrays anyway.
+    overwrite
+        Replace the analysis that the folder holds.
+    """
+    from prismask.evaluation.analyses.runner import analyse as run
+
+    with reporter() as report:
+        record = run(
+            models,
+            out=out,
+            masks=masks,
+            samples=samples,
+            seed=seed,
+            precision=precision,
+            allow_overlap=allow_overlap,
+            figures=not without_figures,
+            overwrite=overwrite,
+            progress=report("analysis"),
+            **as_arguments(protocol, scenes),
+        )
+    say(str(out / "analysis.json"))
+    remark(f"For a page about it: prismask report {out}")
+    for failure in record["failures"]:
+        remark(f"failed: {failure}")
+    return SOME_FAILED if record["failures"] else 0
+
+
+@contextmanager
+def _resumable(out: Path) -> Iterator[None]:
+    """Say at an interruption that what is finished is kept."""
     from prismask.evaluation.run.runs import CELLS
 
     try:
-        with reporter() as report:
-            found = run(models, out=out, progress=report(title), **options)
+        yield
     except KeyboardInterrupt:
         if (out / CELLS).exists():
             remark(f"Finished cells are kept in {out}: give the same command with --resume.")
         raise
+
+
+def _run(
+    run: Callable[..., Evaluation], models: list[str], out: Path, title: str, **options: Any
+) -> int:
+    """Run with progress, print the summary; 1 when a reconstruction failed."""
+    with _resumable(out), reporter() as report:
+        found = run(models, out=out, progress=report(title), **options)
     say(found.markdown)
     remark(f"{out}: run.json, scores.csv, summary.csv, summary.md")
     if found.ok:
@@ -248,3 +382,86 @@ def _told(
         remark(f"failed: {failure}")
     remark(f"{found.summary.failed} reconstructions failed; all others are in the tables.")
     return SOME_FAILED
+
+
+# --- what was typed, as the library takes it ------------------------------------------------------
+
+
+def as_arguments(*given: Shared) -> dict[str, Any]:
+    """All fields by name as the library takes them: lists of names instead of commas."""
+    found = {name: value for options in given for name, value in vars(options).items()}
+    if found.get("camera") is not None:
+        found["camera"] = read_camera(found["camera"])
+    if found.get("size") is not None:
+        found["size"] = read_size(found["size"])
+    return found | {name: words(found[name]) for name in {"scenes", "groups"} & found.keys()}
+
+
+def read_size(text: str) -> tuple[int, int]:
+    """`192,224` → height and width; one number is both."""
+    parts = [part.strip() for part in text.split(",")]
+    if len(parts) > 2 or not all(part.isdecimal() for part in parts):
+        raise ConfigError(f"--size is {text!r}; give height and width, as in 192,224 or 256.")
+    return int(parts[0]), int(parts[-1])
+
+
+def read_camera(text: str) -> CameraDescription:
+    """`step=3,axis=height` → what it says; a piece without a name goes on with the one before."""
+    from prismask.checks import choose
+    from prismask.optics.resolve import CameraDescription
+
+    known = [field.name for field in fields(CameraDescription)]
+    parts: dict[str, str] = {}
+    name = ""
+    for piece in filter(None, (piece.strip() for piece in text.split(","))):
+        first, equals, rest = (word.strip() for word in piece.partition("="))
+        if not equals and not name:
+            raise ConfigError(f"--camera is {text!r}; write it as in step=3,axis=height.")
+        name = choose(first, known, "part of --camera") if equals else name
+        parts[name] = rest if equals else f"{parts[name]},{piece}"
+    return CameraDescription(**{name: _part(name, value) for name, value in parts.items()})
+
+
+def read_faults(text: str | None) -> dict[str, Any]:
+    """`shift=0.5,1,blur` → faults, and sizes for those that name some."""
+    faults: list[str] = []
+    sizes: dict[str, list[float]] = {}
+    for piece in words(text) or ():
+        name, equals, size = (part.strip() for part in piece.rpartition("="))
+        goes_on = not equals and faults and faults[-1] in sizes
+        try:
+            number = float(size)
+        except ValueError:
+            if equals:
+                raise ConfigError(
+                    f"--faults {name} has the size {size!r}; write numbers, as in shift=0.5,1."
+                ) from None
+            faults.append(piece)
+            continue
+        if not (equals or goes_on):
+            raise ConfigError(f"--faults names no fault for {piece}; write it as in shift=0.5,1.")
+        if equals and name not in faults:
+            faults.append(name)
+        sizes.setdefault(name if equals else faults[-1], []).append(number)
+    return {"faults": faults or None, "sizes": sizes}
+
+
+def _part(name: str, text: str) -> Any:
+    """One part of a camera: a word, a number, or several."""
+    from prismask.apps.cli.camera_options import parse_numbers
+    from prismask.checks import choose
+
+    words_of = {"axis": ("width", "height"), "design": ("single", "dual")}
+    if name in words_of:
+        return choose(text, words_of[name], name)
+    numbers = parse_numbers(text, f"--camera {name}")
+    if name not in ("bands", "step"):
+        return numbers
+    if len(numbers) > 1 or (name == "bands" and numbers[0] % 1):
+        raise ConfigError(f"--camera {name} is {text!r}; it is one number.")
+    return int(numbers[0]) if name == "bands" else numbers[0]
+
+
+def words(text: str | None) -> list[str] | None:
+    """`a, b` → its parts; None of nothing."""
+    return [word.strip() for word in (text or "").split(",") if word.strip()] or None

@@ -42,7 +42,7 @@ def evaluate_pair(
         The variable that is the estimate, in a file that holds several.
     fit_scale
         Multiply the estimate by the factor that fits the truth best, for cubes in the units of a
-        snapshot whose scale nobody knows.
+        snapshot of unknown scale.
     as_json
         Print one JSON object instead of a table.
     """

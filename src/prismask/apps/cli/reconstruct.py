@@ -9,34 +9,36 @@ import hashlib
 import json
 import os
 import secrets
-from contextlib import AbstractContextManager
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
 from prismask.apps.cli.camera_options import CameraOptions, RawFrameOptions
 from prismask.apps.cli.terminal import remark, reporter, say
-from prismask.errors import ConfigError, OutputExistsError
+from prismask.errors import ConfigError, DataMissingError, OutputExistsError, PrismaskError
 from prismask.inference.options import MethodOptions, Options
+from prismask.parallel.workers import Outcome, Workers, run_tasks
 from prismask.progress import measured, part
+from prismask.scenes.atomic import is_leftover
+from prismask.scenes.formats.registry import stored
 from prismask.wording import speaking_flags
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from prismask.inference.folder import Finished, Job
-    from prismask.inference.options import Options
     from prismask.inference.reconstruct import Reconstruction
     from prismask.progress import Progress
     from prismask.scenes.records import Cube, Mask, Measurement
 
 SOME_FAILED = 1
-
 
 Read = tuple[Path | str | None, ...]
 """What a run reads besides its snapshots: files, texts that may name one, or nothing."""
@@ -98,7 +100,6 @@ def reconstruct(
     overwrite
         Replace outputs that exist.
     """
-    from prismask.inference.folder import find_snapshots, is_many
 
     if not snapshots:
         raise ConfigError("give a snapshot, a folder of them, or a pattern in quotes.")
@@ -119,7 +120,7 @@ def reconstruct(
         return _many(list(snapshots), work, out, extension, workers, dask, read)
     if dask is not None:
         raise ConfigError(
-            f"--dask shares several snapshots out, and {snapshots[0]} is one: leave --dask away."
+            f"--dask shares several snapshots out, and {snapshots[0]} is one: leave out --dask."
         )
     _one(snapshots[0], work, out, read, _timings_file(timings))
     return 0
@@ -150,7 +151,6 @@ def _timings_file(text: str | None) -> Path | bool:
 def _one(
     snapshot: Path, work: SnapshotWork, out: Path, read: Read, timings: Path | bool = False
 ) -> None:
-    from prismask.inference.folder import Job
     from prismask.scenes.atomic import (
         check_inputs,
         check_output,
@@ -179,99 +179,7 @@ def _one(
     say(finished.text)
 
 
-def _many(
-    given: list[Path],
-    work: SnapshotWork,
-    out: Path,
-    extension: str,
-    workers: int,
-    dask: str | None,
-    read: Read,
-) -> int:
-    from prismask.inference.folder import find_snapshots, plan, run_jobs
-    from prismask.scenes.atomic import check_folder, check_inputs, refuse_read
-
-    check_inputs(*work.masks)
-    _check_cubes_folder(out)
-    jobs = plan(find_snapshots(given, [*work.masks, *work.raw.files()]), out, extension)
-    if any(job.source.parent.resolve() == out.resolve() for job in jobs):
-        raise ConfigError(f"{out} is the folder of the snapshots: give the cubes another one.")
-    _refuse_forgetful(jobs[0].out)
-    check_folder(out)
-    written = (file for job in jobs for file in work.written(job))
-    refuse_read(written, *read, *(job.source for job in jobs))
-    if workers == 1 and dask is None:
-        # Here it is needed anyway: what is wrong for all snapshots is then told once.
-        work.prepare()
-    with _held(out, work):
-        remark(f"{len(jobs)} snapshots to {out} …")
-        sent = work if dask is None else work.absolute()
-        finished = run_jobs(jobs, sent, workers, _tell, dask)
-    return _account(finished)
-
-
-def _check_cubes_folder(out: Path) -> None:
-    """Refuse what is a file, or would be a folder that looks like one."""
-    from prismask.scenes.formats.registry import FORMATS
-
-    if out.is_dir():
-        return
-    if out.exists():
-        raise OutputExistsError(f"{out} is a file; several snapshots need a folder for -o.")
-    if out.suffix.lower() in {ending for one in FORMATS for ending in one.extensions}:
-        raise ConfigError(
-            f"-o is {out}, the name of a file; several snapshots need a folder: -o "
-            f"{out.with_suffix('')}. --extension says in which format the cubes are."
-        )
-
-
-def _refuse_forgetful(out: Path) -> None:
-    """Refuse a format without history: nobody could tell afterwards which cubes are finished."""
-    from prismask.scenes.formats.registry import extensions_that_keep, format_for_writing
-
-    chosen = format_for_writing(out)
-    if "attrs" in chosen.loses:
-        kept = ", ".join(ending.removeprefix(".") for ending in extensions_that_keep("attrs"))
-        raise ConfigError(
-            f"{chosen.title} does not keep how a cube was made, by which a folder knows what is "
-            f"finished: give --extension {kept}, and `prismask convert` the cubes afterwards."
-        )
-
-
-def _held(out: Path, work: SnapshotWork) -> AbstractContextManager[None]:
-    """Hold the folder: several runs may share the work, unless one replaces what others made."""
-    from prismask.parallel.ownership import owned, shared
-
-    what = "a reconstruction of a folder"
-    return owned(out, what) if work.overwrite else shared(out, what, work.identity)
-
-
-def _account(finished: list[Finished]) -> int:
-    """Say what became of a folder; the exit code."""
-    failed = [one for one in finished if one.status == "failed"]
-    counts = {status: sum(one.status == status for one in finished) for status in _WORDS}
-    say("; ".join(f"{count} {_WORDS[status]}" for status, count in counts.items() if count))
-    for one in failed:
-        say(f"failed: {one.job.source}: {' '.join(one.text.split())}")
-    return SOME_FAILED if failed else 0
-
-
-_WORDS = {"done": "reconstructed", "skipped": "finished before", "failed": "failed"}
-
-
-def _tell(finished: Finished, done: int, total: int, seconds_left: float) -> None:
-    name = finished.job.source.name
-    for line in finished.remarks:
-        remark(f"  {name}: {line}")
-    text = finished.text if finished.status != "failed" else f"{name} failed: {finished.text}"
-    left = f"; about {_duration(seconds_left)} left" if done < total and seconds_left else ""
-    remark(f"{done} of {total}: {' '.join(text.split())}{left}")
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+# --- one snapshot ---------------------------------------------------------------------------------
 
 
 QUICK_LOOK = ".quicklook.png"
@@ -279,6 +187,31 @@ QUICK_LOOK = ".quicklook.png"
 
 BYTES_PER_VALUE = 4
 """Of a cube in any file: float32, which is not compressed."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One snapshot and where its cube goes."""
+
+    source: Path
+    out: Path
+
+    def absolute(self) -> Job:
+        """The same files, whatever folder one is in."""
+        return Job(self.source.absolute(), self.out.absolute())
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What became of a job."""
+
+    job: Job
+    status: Literal["done", "skipped", "failed"]
+    text: str
+    """A sentence: the result, why it was skipped, or what went wrong."""
+    remarks: tuple[str, ...] = ()
+    """What was noticed on the way."""
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -335,8 +268,6 @@ class SnapshotWork:
     @speaking_flags()
     def run(self, job: Job, resume: bool = False, progress: Progress | None = None) -> Finished:
         """Load, check, reconstruct, save; `resume` skips what is finished."""
-        from prismask.errors import OutputExistsError
-        from prismask.inference.folder import Finished
         from prismask.scenes.atomic import check_room
         from prismask.scenes.formats.registry import check_writable
 
@@ -434,7 +365,6 @@ def _mask(paths: tuple[Path, ...], variable: str | None, raw: RawFrameOptions, r
 
 def _is_made_by(recipe: str | None, out: Path) -> bool:
     """Whether a cube is there and everything that decides the result was the same."""
-    from prismask.errors import PrismaskError
     from prismask.scenes.formats.registry import identify
 
     if recipe is None or not out.exists():
@@ -468,3 +398,233 @@ def _remarks(cube: Cube) -> tuple[str, ...]:
 
 def _seconds(cube: Cube) -> float:
     return float(cube.attrs["seconds"])
+
+
+# --- many snapshots: one bad one stops no other, and what is finished is not done again -----------
+
+
+READABLE = (
+    ".nc", ".nc4", ".mat", ".npy", ".npz", ".tif", ".tiff", ".png", ".hdr", ".h5", ".hdf5",
+)  # fmt: skip
+"""Extensions of the files that are taken from a folder."""
+
+Work = Callable[[Job], Finished]
+Report = Callable[[Finished, int, int, float], None]
+"""`report(finished, done, total, seconds_left)`, after each job."""
+
+
+def _many(
+    given: list[Path],
+    work: SnapshotWork,
+    out: Path,
+    extension: str,
+    workers: int,
+    dask: str | None,
+    read: Read,
+) -> int:
+    from prismask.scenes.atomic import check_folder, check_inputs, refuse_read
+
+    check_inputs(*work.masks)
+    _check_cubes_folder(out)
+    jobs = plan(find_snapshots(given, [*work.masks, *work.raw.files()]), out, extension)
+    if any(job.source.parent.resolve() == out.resolve() for job in jobs):
+        raise ConfigError(f"{out} is the folder of the snapshots: give the cubes another one.")
+    _refuse_forgetful(jobs[0].out)
+    check_folder(out)
+    written = (file for job in jobs for file in work.written(job))
+    refuse_read(written, *read, *(job.source for job in jobs))
+    if workers == 1 and dask is None:
+        # It is needed here anyway: what is wrong for all snapshots is then reported once.
+        work.prepare()
+    with _held(out, work):
+        remark(f"{len(jobs)} snapshots to {out} …")
+        sent = work if dask is None else work.absolute()
+        finished = run_jobs(jobs, sent, workers, _tell, dask)
+    return _account(finished)
+
+
+def _check_cubes_folder(out: Path) -> None:
+    """Refuse what is a file, or would be a folder that looks like one."""
+    from prismask.scenes.formats.registry import FORMATS
+
+    if out.is_dir():
+        return
+    if out.exists():
+        raise OutputExistsError(f"{out} is a file; several snapshots need a folder for -o.")
+    if out.suffix.lower() in {ending for one in FORMATS for ending in one.extensions}:
+        raise ConfigError(
+            f"-o is {out}, the name of a file; several snapshots need a folder: -o "
+            f"{out.with_suffix('')}. --extension says in which format the cubes are."
+        )
+
+
+def _refuse_forgetful(out: Path) -> None:
+    """Refuse a format without history: it would not show which cubes are finished."""
+    from prismask.scenes.formats.registry import extensions_that_keep, format_for_writing
+
+    chosen = format_for_writing(out)
+    if "attrs" in chosen.loses:
+        kept = ", ".join(ending.removeprefix(".") for ending in extensions_that_keep("attrs"))
+        raise ConfigError(
+            f"{chosen.title} does not keep how a cube was made, by which a folder knows what is "
+            f"finished: give --extension {kept}, and `prismask convert` the cubes afterwards."
+        )
+
+
+def _held(out: Path, work: SnapshotWork) -> AbstractContextManager[None]:
+    """Hold the folder: several runs may share the work, unless one replaces what others made."""
+    from prismask.parallel.ownership import owned, shared
+
+    what = "a reconstruction of a folder"
+    return owned(out, what) if work.overwrite else shared(out, what, work.identity)
+
+
+def _account(finished: list[Finished]) -> int:
+    """Say what became of a folder; the exit code."""
+    failed = [one for one in finished if one.status == "failed"]
+    counts = {status: sum(one.status == status for one in finished) for status in _WORDS}
+    say("; ".join(f"{count} {_WORDS[status]}" for status, count in counts.items() if count))
+    for one in failed:
+        say(f"failed: {one.job.source}: {' '.join(one.text.split())}")
+    return SOME_FAILED if failed else 0
+
+
+_WORDS = {"done": "reconstructed", "skipped": "finished before", "failed": "failed"}
+
+
+def _tell(finished: Finished, done: int, total: int, seconds_left: float) -> None:
+    name = finished.job.source.name
+    for line in finished.remarks:
+        remark(f"  {name}: {line}")
+    text = finished.text if finished.status != "failed" else f"{name} failed: {finished.text}"
+    left = f"; about {_duration(seconds_left)} left" if done < total and seconds_left else ""
+    remark(f"{done} of {total}: {' '.join(text.split())}{left}")
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def find_snapshots(given: Sequence[Path], leave_out: Sequence[Path] = ()) -> list[Path]:
+    """The files behind names, folders and patterns (`shots/*.mat`), each once, in order.
+
+    leave_out: files that are no snapshots, such as the mask, with all that belongs to them.
+    """
+    excluded = {file.resolve() for path in leave_out for file in stored(path)}
+    found: dict[Path, Path] = {}
+    for path in given:
+        for one in _expand(path):
+            if one.resolve() not in excluded:
+                found.setdefault(one.resolve(), one)
+    if not found:
+        raise DataMissingError("there is no snapshot to reconstruct.")
+    return list(found.values())
+
+
+def is_many(given: Sequence[Path]) -> bool:
+    """Whether the names speak of more than one file."""
+    return len(given) > 1 or any(path.is_dir() or _is_pattern(path) for path in given)
+
+
+def plan(sources: Sequence[Path], folder: Path, extension: str) -> list[Job]:
+    """A job for each source; two sources that would write the same file are an error."""
+    jobs: dict[Path, Job] = {}
+    for source in sources:
+        out = folder / f"{source.stem}.{extension.removeprefix('.')}"
+        if out in jobs:
+            raise ConfigError(
+                f"{jobs[out].source} and {source} would both be written to {out}: reconstruct "
+                "them into different folders."
+            )
+        jobs[out] = Job(source, out)
+    return list(jobs.values())
+
+
+def run_jobs(
+    jobs: Sequence[Job], work: Work, workers: int, report: Report, dask: str | None = None
+) -> list[Finished]:
+    """Do all jobs, in this process, in `workers` others or on a cluster; in the jobs' order.
+
+    dask: address of a Dask scheduler whose workers find the files under the same names, or
+        "local" for a cluster of `workers` processes on this machine.
+    """
+    doers = Workers(workers, dask=dask)
+    # A worker on another machine starts in a folder of its own.
+    given = {job if dask is None else job.absolute(): job for job in jobs}
+    started = time.monotonic()
+    results: dict[Job, Finished] = {}
+    worked = 0
+    with closing(run_tasks(given, Attempts(work), doers)) as outcomes:
+        for outcome in outcomes:
+            finished = replace(_finished(outcome), job=given[outcome.task])
+            results[finished.job] = finished
+            # Skipped jobs take no time; counting them would promise too early an end.
+            worked += finished.status != "skipped"
+            left = len(jobs) - len(results)
+            pace = (time.monotonic() - started) / worked if worked else 0.0
+            report(finished, len(results), len(jobs), pace * left)
+    return [results[job] for job in jobs]
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """Does jobs; whatever goes wrong with one is its result."""
+
+    work: Work
+
+    def __call__(self, number: int | None) -> Work:
+        """The same for every worker."""
+        return self.attempt
+
+    def attempt(self, job: Job) -> Finished:
+        """Do one job."""
+        started = time.monotonic()
+        try:
+            return self.work(job)
+        except Exception as error:  # one bad file, whatever is wrong with it, stops no other
+            return Finished(job, "failed", _reason(error), seconds=time.monotonic() - started)
+
+
+def _finished(outcome: Outcome[Job, Finished]) -> Finished:
+    """What a worker said; a worker that could not say anything has failed."""
+    if isinstance(outcome.error, Exception):
+        return Finished(outcome.task, "failed", _reason(outcome.error))
+    return outcome.get()
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, PrismaskError) else f"{type(error).__name__}: {error}"
+
+
+def _is_pattern(path: Path) -> bool:
+    return any(sign in str(path) for sign in "*?[") and not path.exists()
+
+
+def _expand(path: Path) -> list[Path]:
+    if path.is_dir():
+        inside = sorted(other for other in path.iterdir() if _is_candidate(other))
+        if not inside:
+            raise DataMissingError(
+                f"the folder {path} holds no file that can be read ({', '.join(READABLE)})."
+            )
+        return inside
+    if _is_pattern(path):
+        start = Path(path.anchor) if path.anchor else Path()
+        inside = sorted(start.glob(str(path.relative_to(path.anchor) if path.anchor else path)))
+        inside = [other for other in inside if other.is_file() and not _is_ours(other)]
+        if not inside:
+            raise DataMissingError(f"no file matches {path}.")
+        return inside
+    return [path]
+
+
+def _is_candidate(path: Path) -> bool:
+    return path.is_file() and not _is_ours(path) and path.suffix.lower() in READABLE
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a file is hidden, half written, or a picture that a run put there."""
+    name = path.name
+    return name.startswith(".") or is_leftover(path) or name.endswith(QUICK_LOOK)

@@ -45,7 +45,7 @@ def serve(
     port
         Port to listen on; 0 takes any that is free.
     name
-        A further name under which the page is asked for, behind a proxy; may be repeated.
+        A further name under which the page is reached, behind a proxy; may be repeated.
     browser
         Open the page.
     upload_megabytes
@@ -82,7 +82,7 @@ def find_choices(own: tuple[Path, ...] = (), device: str = "auto") -> Choices:
     models = {one.name: one.path for one in shipped()}
     for path in own:
         found = find_weights(path)
-        record = read_record(found)  # a damaged file is told now, not to the first visitor
+        record = read_record(found)  # a damaged file is refused now, not when somebody picks it
         if found.resolve() not in models.values():
             models[_free_name(found, record, models)] = found.resolve()
     best = default_weights()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from prismask.scenes.spectra import Spectrum
 
 NEAREST = 3
-"""Materials that are told for each spectrum."""
+"""Materials that are listed for each spectrum."""
 
 
 MANY = Parameter(negative="", consume_multiple=True)
@@ -54,7 +54,7 @@ def spectra(
         x,y,x,y,x,y and so on.
     library
         Spectral libraries (ENVI .sli, CSV or ECOSTRESS text) or a folder of them: the nearest
-        materials are told and the nearest one is added.
+        materials are listed and the nearest one is added.
     material_map
         Also write which material of the library each pixel resembles, as a .png.
     wavelengths
@@ -101,7 +101,7 @@ def _check(
     if out.suffix.lower() != ".csv":
         raise ConfigError(f"--out is {out}; tables are written as CSV: {out.stem}.csv.")
     if not asked:
-        raise ConfigError("nothing is asked for: give --points x,y or --regions a,b,c,d.")
+        raise ConfigError("there is nothing to do: give --points x,y or --regions a,b,c,d.")
     if material_map is not None and library is None:
         raise ConfigError("--material-map needs materials to choose from: give --library.")
     if material_map is not None and material_map.suffix.lower() != ".png":
@@ -168,7 +168,7 @@ def _png(draw: Callable[[Any], Any]) -> bytes:
 
 
 def library_for(record: Cube, files: list[Path] | None) -> SpectralLibrary | None:
-    """The materials at the cube's bands; those that do not reach them are told."""
+    """The materials at the cube's bands; a remark names those that do not reach them."""
     import warnings
 
     from prismask.errors import PrismaskWarning, ValuesError

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, TextIO
 
-from prismask.progress import Progress
+from prismask.progress import SECONDS_BETWEEN_LINES, Progress
 from prismask.scenes.formats.contents import printable
 
 
@@ -30,7 +30,7 @@ def settle_streams() -> None:
 
     Closed streams become nothing: files would else get their numbers, and be written into. Letters
     that a stream cannot show become their codes, also those of the help. A terminal without a width
-    has none that anybody could write for.
+    has none to write for.
     """
     for number in range(3):
         try:
@@ -80,9 +80,6 @@ def table(rows: list[tuple[str, str]], indent: str = "") -> str:
 
 
 Report = Callable[[str], Progress]
-
-SECONDS_BETWEEN_LINES = 5.0
-"""Plain lines come no oftener than this, so that a log stays readable."""
 
 
 @contextmanager

@@ -122,7 +122,7 @@ def _leave_at_once(code: int) -> NoReturn:
 
 
 def line_reporter() -> Callable[[dict[str, Any]], None]:
-    """Shows every validation, and steps no oftener than every two seconds."""
+    """Shows every validation, and steps no more often than every two seconds."""
     last = -SECONDS_BETWEEN_LINES
 
     def report(line: dict[str, Any]) -> None:

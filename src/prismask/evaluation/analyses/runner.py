@@ -19,13 +19,12 @@ from prismask.evaluation.analyses.spread import g_by_transmission, noise_distrib
 from prismask.evaluation.analyses.store import (
     CUBES,
     FIGURES,
-    FORMAT,
+    RECORD,
     TRUTH,
     plain,
     refuse_used,
     safe_name,
     write_arrays,
-    write_record,
 )
 from prismask.evaluation.analyses.training_log import METRICS_FILE, read_training_log
 from prismask.evaluation.protocol.splits import Group
@@ -100,7 +99,7 @@ def analyse(
         plan = plan_evaluation(models, settings, data, split, scenes, mask_sources, groups, camera)
         record: dict[str, Any] = _Analysis(plan, folder, samples, progress).run()
         record = plain({**record, "training": _training(models)})
-        write_record(folder, record)
+        RECORD.write(folder, record, allow_nan=False)
         if figures:
             _draw(folder, record)
     return record
@@ -139,7 +138,7 @@ class _Analysis:
                 "groups": found,
             }
         return {
-            "format": FORMAT,
+            "format": RECORD.format,
             "protocol": self.plan.protocol,
             "seed": work.seed,
             "masks": self.plan.settings.trials,

@@ -51,7 +51,7 @@ from prismask.evaluation.protocol.conditions import Situation, photograph
 from prismask.evaluation.protocol.splits import Group
 from prismask.evaluation.run.trials import Ready, Workload, exact_convolutions
 from prismask.inference.inspection import prepare
-from prismask.inference.intervals.wording import classes_of
+from prismask.inference.intervals.learned import classes_of
 from prismask.inference.methods.protocol import check_cubes
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seed_of, seeded

@@ -31,8 +31,8 @@ from torch import Tensor
 
 from prismask.errors import ConfigError, DivergedError, ValuesError
 from prismask.evaluation.run.trials import Reconstruct
-from prismask.inference.camera_match.frames import View
-from prismask.inference.engine.frame import RunningMoments
+from prismask.inference.camera_match import View
+from prismask.inference.engine import RunningMoments
 from prismask.inference.inspection import prepare
 from prismask.inference.methods.network import NetworkMethod, as_network
 from prismask.inference.methods.protocol import Method
@@ -196,10 +196,6 @@ class NoiseDistribution:
     """Standard deviation of what is left of the noise after clamping to [0, 1]."""
     clamped_share: float
     """Share of perturbed pixels that were clamped."""
-
-    def prior_density(self, at: Tensor) -> Tensor:
-        """Density of N(μ, σ)."""
-        return _normal(at, self.prior_mean, self.prior_std)
 
     def to_record(self) -> dict[str, Any]:
         """Plain numbers and lists."""

@@ -10,7 +10,6 @@ Without the folder `truth` everything but the pictures of the truth can still be
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -21,11 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismask.errors import FormatError, OutputExistsError
-from prismask.evaluation.run.runs import read_record
+from prismask.evaluation.run.runs import RecordFile
 from prismask.scenes.atomic import write_beside
 
-FORMAT = "prismask-analysis-1"
-RECORD = "analysis.json"
+RECORD = RecordFile("analysis.json", "prismask-analysis-1", "analysis")
 CUBES, TRUTH, FIGURES = "cubes", "truth", "figures"
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -35,9 +33,9 @@ def refuse_used(folder: Path, overwrite: bool) -> None:
     """Raise where an analysis lies already, before anything is computed."""
     if folder.exists() and not folder.is_dir():
         raise OutputExistsError(f"{folder} is a file; give the name of a folder.")
-    if (folder / RECORD).exists() and not overwrite:
+    if (folder / RECORD.name).exists() and not overwrite:
         raise OutputExistsError(
-            f"{folder} holds an analysis already and was kept. Choose another folder with --out, "
+            f"{folder} holds {RECORD.one} already and was kept. Choose another folder with --out, "
             "or give --overwrite."
         )
 
@@ -63,18 +61,6 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]] | None:
             return {name: found[name] for name in found.files}
     except (OSError, ValueError, EOFError) as error:
         raise FormatError(f"{path} is damaged: {error}. Run the analysis again.") from error
-
-
-def write_record(folder: Path, record: Mapping[str, Any]) -> None:
-    """Put analysis.json in place."""
-    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    with write_beside(folder / RECORD, overwrite=True) as beside:
-        beside.write_text(text, encoding="utf-8")
-
-
-def read_analysis(folder: str | Path) -> dict[str, Any]:
-    """The record of an analysis."""
-    return read_record(folder, RECORD, FORMAT, "analysis")
 
 
 def plain(value: Any) -> Any:

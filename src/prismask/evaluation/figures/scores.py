@@ -109,7 +109,7 @@ class Scores:
     stds: Sequence[float]
     """NaN or 0: no bar is drawn."""
     published: bool = False
-    """Whether somebody else measured it: drawn hollow and grey."""
+    """Whether others measured it: drawn hollow and grey."""
     source: str = ""
     """Which test it is from, where curves of several are drawn together."""
 
@@ -215,7 +215,7 @@ def stress_figure(panels: Sequence[FaultPanel], title: str) -> bytes:
     """Score against the size of one fault, a panel for each fault, all on one scale, as PNG.
 
     A label has one colour and marker, a source one kind of line: the same model before and after a
-    change is told apart by its line.
+    change has a line style of its own.
     """
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)

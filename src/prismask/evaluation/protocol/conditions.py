@@ -61,7 +61,7 @@ the bands, as in training, which puts it on the scale of the cube's values."""
 MISMATCH = "mismatch"
 """The case published elsewhere: columns 1.5 px, rows 1.0 px, turned by 0.3°."""
 MISMATCH_GIVEN = ("ideal", "nominal", "true")
-"""`ideal`: nothing is wrong. `nominal`: the mask is off and nobody knows. `true`: off and known."""
+"""`ideal`: nothing is wrong. `nominal`: the mask is off, unknown to all. `true`: off and known."""
 MISMATCH_FAULT = Compose((Shift(rows=1.0, columns=1.5), Rotation(0.3)))
 
 RECALIBRATION = "recalibration"

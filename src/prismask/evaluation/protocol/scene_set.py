@@ -19,7 +19,7 @@ from prismask.scenes.records import Array, Cube
 from prismask.scenes.resample import resample
 
 WAVELENGTH_TOLERANCE = 1.0
-"""Nanometres by which a network's bands may lie beside the scenes' and still count as the same."""
+"""Nanometres by which a network's bands may differ from the scenes' and still count as the same."""
 
 PARTS = ("train", "validation", "test")
 """Names that stand for all scenes of a part of the data folder."""

@@ -152,7 +152,7 @@ def peak_position(curve: Values, wavelengths: Values, centre: float, reach: floa
 
 
 def _phase_error(found: Values, true: Values, period: float, wavelengths: Values) -> float:
-    """How far a cosine's crests lie beside where they belong, in nm (mean distance of bands)."""
+    """How far a cosine's crests lie from where they belong, in nm (mean distance of bands)."""
     wave = np.exp(-2j * np.pi * np.arange(len(true)) / period)
     turn = np.angle(((found - found.mean()) @ wave) * np.conj((true - true.mean()) @ wave))
     step = float(wavelengths[-1] - wavelengths[0]) / (len(wavelengths) - 1)

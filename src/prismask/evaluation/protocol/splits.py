@@ -139,7 +139,7 @@ def read_evaluation_split(
 
 
 def _folder_if_any(data: str | Path | None) -> Path | None:
-    """A split file may name files only; a data folder that was asked for must be there."""
+    """A split file may name files only; a data folder that is given must be there."""
     try:
         return datasets.data_folder(data)
     except DataMissingError:

@@ -45,11 +45,9 @@ PAPER_BLOCKS_NOTE = (
 )
 
 
-def analysis_pictures(
-    folder: Path, record: Mapping[str, Any], truth_pictures: bool = True
-) -> Iterable[Picture]:
+def analysis_pictures(folder: Path, record: Mapping[str, Any]) -> Iterable[Picture]:
     """Every figure of an analysis."""
-    drawn = AnalysisPictures(Source(folder.name, folder, dict(record)), truth_pictures)
+    drawn = AnalysisPictures(Source(folder.name, folder, dict(record)))
     yield from (
         block for section in _sections(drawn) for block in section if isinstance(block, Picture)
     )
@@ -336,7 +334,7 @@ class AnalysisPictures:
         return blocks
 
     def maps(self, scene: str) -> list[Block]:
-        """Where the uncertainty lies, beside where the error is."""
+        """Where the uncertainty lies, next to where the error is."""
         maps = {}
         for label, arrays in self._arrays(scene).items():
             named = {"std over masks": "std_over_masks", "std over samples": "std_over_samples"}

@@ -23,9 +23,8 @@ from prismask.evaluation.report.document import (
     markdown_page,
 )
 from prismask.evaluation.report.models import model_sections, training_sections
-from prismask.evaluation.report.scores import score_sections
+from prismask.evaluation.report.scores import score_sections, spectra_sections, stress_sections
 from prismask.evaluation.report.sources import Sources, find_sources, headline_sections
-from prismask.evaluation.report.stress import spectra_sections, stress_sections
 from prismask.scenes.atomic import refuse_existing, write_beside
 
 NAME = "report.html"
@@ -40,7 +39,7 @@ class Report:
     tables: Path
     """The Markdown file beside it."""
     figures: tuple[Path, ...]
-    """PNG files, where they were asked for."""
+    """PNG files, where they are wanted."""
     missing: tuple[str, ...]
     """What the page says is missing."""
 

@@ -35,7 +35,7 @@ from prismask.evaluation.metrics import METRICS
 from prismask.evaluation.protocol.splits import GROUP_TEXTS
 from prismask.evaluation.report.document import Picture, Section, Table
 from prismask.evaluation.run import spectra
-from prismask.evaluation.run.runs import FORMAT, RECORD, read_record, read_run
+from prismask.evaluation.run.runs import RUN
 from prismask.evaluation.tables.files import read_frame, read_table
 from prismask.evaluation.tables.markdown import ScoreTable
 
@@ -140,8 +140,8 @@ def find_sources(folder: str | Path) -> Sources:
     if found.is_empty:
         reasons = f" Unreadable: {' '.join(found.problems)}" if found.problems else ""
         raise DataMissingError(
-            f"{folder} holds nothing to report: no {RECORD} of an evaluation or a stress test, no "
-            f"{spectra.RECORD}, no {store.RECORD}, no {METRICS_FILE}. Make some with "
+            f"{folder} holds nothing to report: no {RUN.name} of an evaluation or a stress test, "
+            f"no {spectra.RECORD.name}, no {store.RECORD.name}, no {METRICS_FILE}. Make some with "
             f"`prismask evaluate … --out {folder}/evaluation`.{reasons}"
         )
     return found
@@ -149,22 +149,21 @@ def find_sources(folder: str | Path) -> Sources:
 
 def _add_run(path: Path, name: str, found: Sources) -> None:
     # A training has a record of the same name.
-    if f'"{FORMAT}"' in (path / RECORD).read_text(encoding="utf-8"):
-        source = Source(name, path, read_run(path))
+    if f'"{RUN.format}"' in (path / RUN.name).read_text(encoding="utf-8"):
+        source = Source(name, path, RUN.read(path))
         source.check_tables()
         kind = found.stresses if source.record.get("kind") == "stress" else found.evaluations
         kind.append(source)
 
 
 def _add_spectra(path: Path, name: str, found: Sources) -> None:
-    record = read_record(path, spectra.RECORD, spectra.FORMAT, "test of spectra")
-    source = Source(name, path, record)
+    source = Source(name, path, spectra.RECORD.read(path))
     source.check_tables()
     found.spectra.append(source)
 
 
 def _add_analysis(path: Path, name: str, found: Sources) -> None:
-    found.analyses.append(Source(name, path, store.read_analysis(path)))
+    found.analyses.append(Source(name, path, store.RECORD.read(path)))
 
 
 def _add_training(path: Path, name: str, found: Sources) -> None:
@@ -178,9 +177,9 @@ def _add_headline(path: Path, name: str, found: Sources) -> None:
 
 
 READERS: dict[str, Callable[[Path, str, Sources], None]] = {
-    RECORD: _add_run,
-    spectra.RECORD: _add_spectra,
-    store.RECORD: _add_analysis,
+    RUN.name: _add_run,
+    spectra.RECORD.name: _add_spectra,
+    store.RECORD.name: _add_analysis,
     METRICS_FILE: _add_training,
     HEADLINE_FILE: _add_headline,
 }

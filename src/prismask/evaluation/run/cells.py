@@ -157,7 +157,7 @@ def _opened(path: Path) -> BinaryIO:
     file = path.open("r+b")
     try:
         import fcntl
-    except ImportError:  # not on every system; then nobody keeps two runs apart
+    except ImportError:  # not on every system; then nothing keeps two runs apart
         return file
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

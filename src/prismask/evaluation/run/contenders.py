@@ -104,7 +104,7 @@ class Contender:
 
     @property
     def training_masks(self) -> Mapping[str, Any] | None:
-        """What the record says about training masks; None where nobody knows."""
+        """What the record says about training masks; None where unknown."""
         if self.kind in ("untrained", "solver"):
             return {"source": "none"}
         masks = self.record.get("masks")
@@ -257,8 +257,8 @@ def _check_trained(options: Mapping[str, Any], model: str) -> None:
     if not known or not numbers or type(align) is not bool:
         raise ConfigError(
             f"{model}: trained weights take the options adapt=STEPS, how long they learn a scene, "
-            "align=true, to find the pose of the mask first, mask_std=NUMBER, how far networks "
-            f"that can be told it are told that the mask may be wrong, and {KEY}=1 or 2."
+            "align=true, to find the pose of the mask first, mask_std=NUMBER, how far the "
+            f"mask may be wrong, for networks that use it, and {KEY}=1 or 2."
         )
     MaskStd.of(told)
     ensemble_size(options)

@@ -18,7 +18,7 @@ from typing import Any
 
 from prismask.errors import ConfigError, FormatError, OutputExistsError
 from prismask.evaluation.run.runner import write_tables
-from prismask.evaluation.run.runs import RECORD, read_run, write_record
+from prismask.evaluation.run.runs import RUN
 from prismask.evaluation.tables import markdown
 from prismask.evaluation.tables.files import COLUMNS, Row, read_scores
 from prismask.evaluation.tables.summaries import MOST_FAILURES, Failure, Summary, Tally
@@ -47,7 +47,7 @@ class Part:
 
 def read_finished(folder: Path) -> dict[str, Any]:
     """The record of a folder, if it is that of a finished evaluation."""
-    record = read_run(folder)
+    record = RUN.read(folder)
     if record.get("kind") != "evaluation":
         raise ConfigError(
             f"{folder} holds a {record.get('kind')} test; only evaluations are joined."
@@ -142,7 +142,7 @@ def read_part(
         if row["metric"] not in metrics:
             continue
         if masks.get((group, trial)) != row["mask_id"] or row["scene"] not in scenes:
-            raise FormatError(f"{folder}: its scores are not those that its {RECORD} describes.")
+            raise FormatError(f"{folder}: its scores are not those that its {RUN.name} describes.")
         key = (row["model"], group, trial)
         if key not in scores:
             scores[key] = {metric: [math.nan] * len(scenes) for metric in metrics}
@@ -167,8 +167,8 @@ def join(folders: Sequence[str | Path], out: str | Path) -> str:
 
 
 def _joined(paths: Sequence[Path], out: Path) -> str:
-    if (out / RECORD).exists():
-        raise OutputExistsError(f"{out} holds an evaluation already. Choose another --out.")
+    if (out / RUN.name).exists():
+        raise OutputExistsError(f"{out} holds {RUN.one} already. Choose another --out.")
     records = [read_finished(path) for path in paths]
     for path, record in zip(paths[1:], records[1:], strict=True):
         check_same(paths[0], records[0], path, record)
@@ -185,7 +185,7 @@ def _joined(paths: Sequence[Path], out: Path) -> str:
     record = _record(parts, trials, metrics, summary)
     text = markdown.evaluation_text(record, summary)
     write_tables(out, COLUMNS, _rows(parts, record), summary, text)
-    write_record(out, record)
+    RUN.write(out, record)
     return text
 
 

@@ -74,7 +74,7 @@ class Settings:
     adapt: int = 0
     """Steps in which networks first learn every scene, as with `reconstruct`."""
     mask_std: float | None = None
-    """How far every mask may be wrong, as networks are told that can be; None: they estimate it."""
+    """How far every mask may be wrong, for networks that use it; None: they estimate it."""
 
     def __post_init__(self) -> None:
         from prismask.evaluation.metrics import CUBE_METRICS, METRICS
@@ -219,7 +219,7 @@ def choose_halves(
 ) -> dict[str, float | None]:
     """The networks to run in half precision, each with the decibels it costs at most.
 
-    "half" does not ask (None), "float32" gives nobody.
+    "half" takes all of them, whatever it costs (None); "float32" takes none.
     """
     choose(precision, PRECISIONS, "precision")
     if precision == "half" and device.type != "cuda":

@@ -33,11 +33,11 @@ from prismask.evaluation.run.plan import (
     with_options,
 )
 from prismask.evaluation.run.runs import (
+    RUN,
     compute,
     earlier_record,
     open_run,
     record_of,
-    write_record,
 )
 from prismask.evaluation.run.trials import Bench, Workload
 from prismask.evaluation.tables import markdown
@@ -215,7 +215,7 @@ def remarks_about(
         if settings.adapt and "adapt" not in one.capabilities:
             found.append(f"{label} has no network that could learn a scene: it does not adapt.")
         if settings.mask_std is not None and "uncertain_mask" not in one.capabilities:
-            found.append(f"{label} cannot be told how far the mask may be wrong.")
+            found.append(f"{label} has no input for how far the mask may be wrong.")
         bands = None if serves_any_camera(one.record) else one.record.get("bands")
         if bands is not None and int(bands) != camera.bands:
             found.append(
@@ -234,7 +234,8 @@ def run_plan(
     """Compute what is missing and write everything down."""
     with open_run(plan, out, earlier) as journal:
         record = record_of(plan, earlier)
-        write_record(out, record)
+        if out is not None:
+            RUN.write(out, record)
         session = compute(plan, journal, progress)
         costs = cost_of_all(plan, earlier)
         summary = summarise(plan, journal)
@@ -243,7 +244,7 @@ def run_plan(
         if out is not None:
             scores = score_rows(plan, journal)
             write_tables(Path(out), columns_of(plan), scores, summary, text)
-        write_record(out, record)
+            RUN.write(out, record)
     return Evaluation(plan, summary, record, text, None if out is None else Path(out), journal)
 
 

@@ -98,39 +98,69 @@ def _results(
 
 log = logging.getLogger(__name__)
 
-RECORD, CELLS = "run.json", "cells.jsonl"
-FORMAT = "prismask-evaluation-1"
+CELLS = "cells.jsonl"
 
 
-def read_record(folder: str | Path, name: str, wanted: str, what: str) -> dict[str, Any]:
-    """The JSON record `name` of a result folder, if it is there and of the `wanted` format."""
-    path = Path(folder) / name
-    if not path.is_file():
-        raise FormatError(f"{folder} holds no {what}: it has no {name}.")
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise FormatError(f"{path} is not JSON: {error}.") from error
-    if record.get("format") != wanted:
-        raise FormatError(f"{path} has format {record.get('format')!r}; this reads {wanted!r}.")
-    return record
+@dataclass(frozen=True)
+class RecordFile:
+    """The JSON file in which a result folder says what it holds."""
+
+    name: str
+    format: str
+    """What it calls its own format, so that another one is not taken for it."""
+    what: str
+    """What such a folder holds."""
+
+    @property
+    def one(self) -> str:
+        """The same with its article."""
+        return f"{'an' if self.what[0] in 'aeiou' else 'a'} {self.what}"
+
+    def read(self, folder: str | Path) -> dict[str, Any]:
+        """The record, if it is there and of this format."""
+        path = Path(folder) / self.name
+        if not path.is_file():
+            raise FormatError(f"{folder} holds no {self.what}: it has no {self.name}.")
+        try:
+            record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise FormatError(f"{path} is not JSON: {error}.") from error
+        if record.get("format") != self.format:
+            raise FormatError(
+                f"{path} has format {record.get('format')!r}; this reads {self.format!r}."
+            )
+        return record
+
+    def write(self, folder: str | Path, record: Mapping[str, Any], allow_nan: bool = True) -> None:
+        """Put it in place, whole or not at all."""
+        text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=allow_nan) + "\n"
+        with write_beside(Path(folder) / self.name, overwrite=True) as beside:
+            beside.write_text(text, encoding="utf-8")
+
+    def earlier(self, folder: str | Path, resume: bool) -> dict[str, Any] | None:
+        """The record to go on from, or None for a fresh start; a used folder needs `resume`."""
+        cells = Path(folder) / CELLS
+        if (Path(folder) / self.name).exists():
+            if resume:
+                return self.read(folder)
+            raise OutputExistsError(
+                f"{folder} holds {self.one} already. Resume it (--resume), or choose another --out."
+            )
+        if cells.is_file() and cells.stat().st_size:
+            raise OutputExistsError(
+                f"{folder} holds finished cells ({CELLS}) but no {self.name} that says of what. "
+                "Delete them, or choose another --out."
+            )
+        return None
 
 
-def read_run(folder: str | Path) -> dict[str, Any]:
-    """The record of a run folder."""
-    return read_record(folder, RECORD, FORMAT, "evaluation")
+RUN = RecordFile("run.json", "prismask-evaluation-1", "evaluation")
 
 
 def earlier_record(out: str | Path | None, resume: bool) -> dict[str, Any] | None:
-    """The record to go on from, or None for a fresh start; a used folder needs `resume`."""
-    if out is None or not (Path(out) / RECORD).exists():
-        return None
-    if not resume:
-        raise OutputExistsError(
-            f"{out} holds an evaluation already. Resume it (--resume), or choose another --out."
-        )
-    record = read_run(out)
-    if "joined" in record:
+    """The record of the evaluation to go on with, or None for a fresh start."""
+    record = None if out is None else RUN.earlier(out, resume)
+    if record is not None and "joined" in record:
         raise OutputExistsError(
             f"{out} was put together from other evaluations (`prismask join`) and holds no cells "
             "to go on from. Choose another --out, and join again."
@@ -145,12 +175,7 @@ def open_run(plan: Plan, out: str | Path | None, earlier: dict[str, Any] | None)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     if earlier is not None:
-        _check_same(plan, earlier, folder)
-    elif (folder / CELLS).is_file() and (folder / CELLS).stat().st_size:
-        raise OutputExistsError(
-            f"{folder} holds finished cells ({CELLS}) but no {RECORD} that says of what. Delete "
-            "them, or choose another --out."
-        )
+        check_same(folder, earlier, plan.identity(), plan.models_record())
     journal = Journal(folder / CELLS)
     try:
         _check_masks(plan, journal, folder)
@@ -167,7 +192,7 @@ def compute(plan: Plan, journal: Journal, progress: Progress | None = None) -> d
     done = total - missing
     if done:
         log.info("%d of %d cells were finished before and are kept.", done, total)
-    started, clock = _now(), time.perf_counter()
+    started, clock = now(), time.perf_counter()
     settings = plan.settings
     if missing:
         cells = (cell for cell in plan.cells() if cell not in journal)
@@ -187,8 +212,7 @@ def compute(plan: Plan, journal: Journal, progress: Progress | None = None) -> d
         "workers": settings.workers,
         "dask": settings.dask is not None,
         "device": device_name(plan.device),
-        "versions": versions(),
-        "commit": commit(),
+        **computed_by(),
     }
 
 
@@ -196,7 +220,7 @@ def record_of(plan: Plan, earlier: Mapping[str, Any] | None, **more: Any) -> dic
     """All that is known about the run, for `run.json`."""
     models = plan.models_record()
     return {
-        "format": FORMAT,
+        "format": RUN.format,
         **plan.identity(),
         "trials": {name: len(group) for name, group in plan.work.groups.items()},
         "size": list(plan.work.scenes.size),
@@ -214,8 +238,7 @@ def record_of(plan: Plan, earlier: Mapping[str, Any] | None, **more: Any) -> dic
         "identities": {**_identities(earlier or {}), **_identities({"models": models})},
         "remarks": list(plan.remarks),
         "estimated_peaks": plan.work.scenes.has_estimated_peaks,
-        "versions": versions(),
-        "commit": commit(),
+        **computed_by(),
         "device_name": device_name(plan.device),
         "sessions": list((earlier or {}).get("sessions", ())),
         "finished": None,
@@ -223,25 +246,21 @@ def record_of(plan: Plan, earlier: Mapping[str, Any] | None, **more: Any) -> dic
     }
 
 
-def write_record(out: str | Path | None, record: Mapping[str, Any]) -> None:
-    """Put `run.json` in place, whole or not at all."""
-    if out is None:
-        return
-    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-    with write_beside(Path(out) / RECORD, overwrite=True) as beside:
-        beside.write_text(text, encoding="utf-8")
+def check_same(
+    folder: Path, earlier: Mapping[str, Any], wanted: Mapping[str, Any], models: Mapping[str, Any]
+) -> None:
+    """Raise unless the folder was started with the same settings and models of the same labels.
 
-
-def _check_same(plan: Plan, earlier: Mapping[str, Any], folder: Path) -> None:
-    wanted = json.loads(json.dumps(plan.identity()))
-    for key, value in wanted.items():
+    wanted: what has to be as in the earlier record; models: label → facts, as in a record.
+    """
+    for key, value in json.loads(json.dumps(wanted)).items():
         if earlier.get(key) != value:
             raise ConfigError(
                 f"{folder} was started with {key} = {_short(earlier.get(key))}, now it is "
                 f"{_short(value)}: the two do not belong in one table. Choose another --out."
             )
     before = _identities(earlier)
-    for label, facts in _identities({"models": plan.models_record()}).items():
+    for label, facts in _identities({"models": models}).items():
         for key, value in facts.items():
             if label in before and before[label].get(key) != value:
                 raise ConfigError(
@@ -278,5 +297,11 @@ def _short(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
-def _now() -> str:
+def computed_by() -> dict[str, Any]:
+    """Which code computes, for records."""
+    return {"versions": versions(), "commit": commit()}
+
+
+def now() -> str:
+    """The time, for records."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

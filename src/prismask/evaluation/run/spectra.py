@@ -8,20 +8,19 @@
 
 Every method gets the same snapshots, through the same delivery as `reconstruct`, which gives the
 interval. All of them, scenes, masks and structures, come from one seed. Masks are fabricated, so
-that nobody has seen them and none of the test is used; a trial has a mask and a scene of its own,
+that no model has seen them and none of the test is used; a trial has a mask and a scene of its own,
 and every structure is planted into that scene. Scenes are drawn (`drawn`), or crops of the
 validation scenes where the data folder is there (`validation`).
 """
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import json
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,17 +29,19 @@ import numpy as np
 import torch
 
 from prismask.checks import choose
-from prismask.errors import ConfigError, DataMissingError, DivergedError, OutputExistsError
+from prismask.errors import ConfigError, DataMissingError, DivergedError
 from prismask.evaluation.protocol.overlap import trained_on, trained_scenes
-from prismask.evaluation.protocol.spectra import METRICS, QUICK, features, measure
+from prismask.evaluation.protocol.spectra import METRICS, QUICK, feature_title, features, measure
 from prismask.evaluation.run.cells import Cell, CellResult, Journal
 from prismask.evaluation.run.contenders import Contender, Models, build_contender, read_entries
-from prismask.evaluation.run.runs import CELLS, read_record
-from prismask.evaluation.tables.spectra import summary_rows, summary_text, write_spectra_tables
+from prismask.evaluation.run.runs import CELLS, RecordFile, check_same, computed_by, now
+from prismask.evaluation.tables.files import Row, write_parquet, write_table
+from prismask.evaluation.tables.markdown import grid
+from prismask.evaluation.tables.summaries import Moments
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction
 from prismask.models.inputs import network_scale
-from prismask.models.machine import choose_device, commit, device_name, versions
+from prismask.models.machine import choose_device, device_name
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.randomness import normal, seed_of, seeded
@@ -55,8 +56,8 @@ from prismask.scenes.synthetic.spectra import Feature, Planted, plant
 
 log = logging.getLogger(__name__)
 
-RECORD, EXAMPLES = "spectra.json", "examples.jsonl"
-FORMAT = "prismask-spectra-1"
+RECORD = RecordFile("spectra.json", "prismask-spectra-1", "test of spectra")
+EXAMPLES = "examples.jsonl"
 QUICK_TRIALS, QUICK_SIZE = 1, 64
 
 
@@ -106,12 +107,15 @@ def spectra_test(
         for entry in read_entries(models)
     }
     folder = Path(out)
-    earlier = _earlier(folder, resume)
+    earlier = RECORD.earlier(folder, resume)
     record = _record(bench, contenders, chosen_device, remarks)
     _check_same(record, earlier, folder)
     folder.mkdir(parents=True, exist_ok=True)
-    record["sessions"] = [*(earlier or {}).get("sessions", ()), _session()]
-    _write(folder, record)
+    record["sessions"] = [
+        *(earlier or {}).get("sessions", ()),
+        {"started": now(), **computed_by()},
+    ]
+    RECORD.write(folder, record)
     with Journal(folder / CELLS) as journal:
         _compute(bench, contenders, chosen, journal, folder, progress)
         cells = list(_cells(bench, contenders, chosen))
@@ -120,7 +124,7 @@ def spectra_test(
     record["finished"] = record["sessions"][-1]["started"]
     text = summary_text(rows, record)
     write_spectra_tables(folder, results, rows, text, record["trial_scenes"])
-    _write(folder, record)
+    RECORD.write(folder, record)
     failures = [
         f"{r.cell.model}, {r.cell.group} trial {r.cell.trial}, {r.cell.fault}: {why}"
         for r in results
@@ -222,22 +226,6 @@ def _add_example(folder: Path, cell: Cell, planted: Planted, cube: Cube) -> None
 # --- the folder ----------------------------------------------------------------------------------
 
 
-def _earlier(folder: Path, resume: bool) -> dict[str, Any] | None:
-    if not (folder / RECORD).exists():
-        if (folder / CELLS).exists():
-            raise OutputExistsError(
-                f"{folder} holds finished cells ({CELLS}) but no {RECORD}: they are of another "
-                "evaluation. Choose another --out."
-            )
-        return None
-    if not resume:
-        raise OutputExistsError(
-            f"{folder} holds a test of spectra already. Resume it (--resume), or choose "
-            "another --out."
-        )
-    return read_record(folder, RECORD, FORMAT, "test of spectra")
-
-
 def _record(
     bench: Bench, contenders: Mapping[str, Contender], device: torch.device, remarks: Sequence[str]
 ) -> dict[str, Any]:
@@ -255,7 +243,7 @@ def _record(
             notes.append(f"{label}: its training was validated on {', '.join(seen)}.")
     masks = {g: [bench.mask(g, t).hash for t in range(settings.trials)] for g in bench.scenes}
     return {
-        "format": FORMAT,
+        "format": RECORD.format,
         "kind": "spectra",
         "protocol": "spectra",
         "seed": settings.seed,
@@ -285,8 +273,7 @@ def _record(
             for label, one in contenders.items()
         },
         "remarks": notes,
-        "versions": versions(),
-        "commit": commit(),
+        **computed_by(),
         "device_name": device_name(device),
         "finished": None,
     }  # fmt: skip
@@ -296,19 +283,8 @@ def _check_same(record: Mapping[str, Any], earlier: Mapping[str, Any] | None, ou
     """What is there must belong to the same snapshots; models, groups and trials may be added."""
     if earlier is None:
         return
-    for key in ("seed", "size", "noise", "level", "camera", "device"):
-        if json.loads(json.dumps(record[key])) != earlier.get(key):
-            raise ConfigError(
-                f"{out} was started with {key} = {earlier.get(key)}, now it is {record[key]}: the "
-                "two do not belong in one table. Choose another --out."
-            )
-    for label, facts in record["models"].items():
-        before = earlier["models"].get(label)
-        if before is not None and before["identity"] != facts["identity"]:
-            raise ConfigError(
-                f"{out} was started with another {label!r}. Give one of them another label, or "
-                "choose another --out."
-            )
+    fixed = ("seed", "size", "noise", "level", "camera", "device")
+    check_same(out, earlier, {key: record[key] for key in fixed}, record["models"])
     for name, digest in earlier["scenes"].items():
         if record["scenes"].get(name, digest) != digest:
             raise ConfigError(f"{out} was started with another scene {name}: choose another --out.")
@@ -316,17 +292,6 @@ def _check_same(record: Mapping[str, Any], earlier: Mapping[str, Any] | None, ou
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:12]
-
-
-def _session() -> dict[str, Any]:
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return {"started": now, "versions": versions(), "commit": commit()}
-
-
-def _write(folder: Path, record: Mapping[str, Any]) -> None:
-    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-    with write_beside(folder / RECORD, overwrite=True) as beside:
-        beside.write_text(text, encoding="utf-8")
 
 
 GROUPS = ("drawn", "validation")
@@ -467,3 +432,116 @@ def _bright_crop(cube: Cube, settings: SpectraSettings, group: str, trial: int) 
         corners, key=lambda at: float(level[at[0] : at[0] + side, at[1] : at[1] + side].mean())
     )
     return Cube(cube.values[:, row : row + side, column : column + side], cube.wavelengths)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+SCORE_COLUMNS = (
+    "model", "group", "feature", "size", "trial", "scene", "mask_id", "metric", "value", "seconds",
+)  # fmt: skip
+SUMMARY_COLUMNS = (
+    "model", "group", "feature", "size", "metric", "mean", "std", "trials", "failed",
+)  # fmt: skip
+SHOWN = ("kept", "position_nm", "found", "psnr_paper", "sam", "inside", "inside_feature")
+"""Metrics that the Markdown shows."""
+SHARES = ("kept", "found", "inside", "inside_feature", "inside_worst_band")
+MEANINGS = (
+    "Kept: share of the structure's amplitude in the cube, 100 %: all. Position: error in nm, of "
+    "those that were found. Found: share of snapshots in which every line or dip has a peak. "
+    "Inside: share of the true values inside the interval, over the cube and at the structure. "
+    "Means over trials; each has a mask and a scene of its own."
+)
+
+
+def summary_rows(results: Iterable[CellResult]) -> list[dict[str, Any]]:
+    """Mean and spread over trials, by model, group, feature and metric; NaN counts as failed."""
+    found: dict[tuple[str, str, str, float, str], Moments] = {}
+    for result in results:
+        cell = result.cell
+        for metric, values in result.values.items():
+            key = (cell.model, cell.group, cell.fault, cell.size, metric)
+            found.setdefault(key, Moments()).add(values[0])
+    names = SUMMARY_COLUMNS[:5]
+    return [
+        {
+            **dict(zip(names, key, strict=True)),
+            "mean": of.mean, "std": of.std, "trials": of.count, "failed": of.failed,
+        }
+        for key, of in found.items()
+    ]  # fmt: skip
+
+
+def write_spectra_tables(
+    folder: Path,
+    results: Sequence[CellResult],
+    rows: Sequence[Mapping[str, Any]],
+    text: str,
+    trial_scenes: Mapping[str, Sequence[str]],
+) -> None:
+    """scores.csv and its Parquet twin, summary.csv, summary.md."""
+    write_table(folder / "scores.csv", SCORE_COLUMNS, _score_rows(results, trial_scenes))
+    write_parquet(folder / "scores.csv")
+    listed = (tuple(row[name] for name in SUMMARY_COLUMNS) for row in rows)
+    write_table(folder / "summary.csv", SUMMARY_COLUMNS, listed)
+    with write_beside(folder / "summary.md", overwrite=True) as beside:
+        beside.write_text(text, encoding="utf-8")
+
+
+def _score_rows(
+    results: Iterable[CellResult], trial_scenes: Mapping[str, Sequence[str]]
+) -> Iterator[Row]:
+    for result in results:
+        cell = result.cell
+        scene = trial_scenes[cell.group][cell.trial]
+        first = (cell.model, cell.group, cell.fault, cell.size, cell.trial, scene, result.mask_id)
+        for metric, values in result.values.items():
+            yield (*first, metric, values[0], result.seconds)
+
+
+def summary_text(rows: Sequence[Mapping[str, Any]], record: Mapping[str, Any]) -> str:
+    """The summary as Markdown: a table for each group."""
+    groups = list(dict.fromkeys(row["group"] for row in rows))
+    parts = ["# Spectra with structure", MEANINGS]
+    for group in groups:
+        header, lines = cells(rows, group)
+        trials = len(record["trial_scenes"][group])
+        noise = f", noise of {record['noise']:g}" if record["noise"] else ""
+        parts += [
+            f"## {group} scenes",
+            f"{trials} trials of {record['size']}×{record['size']} pixels{noise}; interval of "
+            f"{100 * record['level']:g} %.",
+            grid(header, lines),
+        ]
+    if record["remarks"]:
+        parts.append("\n".join(f"- {remark}" for remark in record["remarks"]))
+    return "\n\n".join(parts) + "\n"
+
+
+def cells(rows: Sequence[Mapping[str, Any]], group: str) -> tuple[list[str], list[list[str]]]:
+    """Header and lines of a group's table: a line for each structure and method."""
+    means = {
+        (row["feature"], row["size"], row["model"], row["metric"]): row["mean"]
+        for row in rows
+        if row["group"] == group
+    }
+    shown = list(dict.fromkeys(key[:3] for key in means))
+    # Methods of one structure side by side, in the order in which they were named.
+    order = list(dict.fromkeys(key[:2] for key in shown))
+    shown.sort(key=lambda key: order.index(key[:2]))
+    header = ["structure", "method", *(METRICS[metric] for metric in SHOWN)]
+    lines = []
+    for feature, size, model in shown:
+        values = [means.get((feature, size, model, metric), math.nan) for metric in SHOWN]
+        texts = [number(metric, v) for metric, v in zip(SHOWN, values, strict=True)]
+        lines.append([feature_title(feature, size), model, *texts])
+    return header, lines
+
+
+def number(metric: str, value: float) -> str:
+    """A value as tables write it."""
+    if math.isnan(value):
+        return "–"
+    if metric in SHARES:
+        return f"{100 * value:.0f} %"
+    return f"{value:.2f}" if metric == "psnr_paper" else f"{value:.1f}"

@@ -37,7 +37,7 @@ from prismask.evaluation.run.plan import NOTHING_WRONG, Condition, Plan, Setting
 from prismask.evaluation.run.runner import Evaluation, plan_evaluation, run_plan
 from prismask.evaluation.run.runs import earlier_record
 from prismask.optics.camera import CASSI
-from prismask.optics.masks import KNOWN_ALIASES, MaskAlias, MaskEntry, MaskRegion, MaskSet
+from prismask.optics.masks import KNOWN_ALIASES, MaskEntry, MaskRegion, MaskSet
 from prismask.optics.resolve import CameraDescription
 from prismask.parallel.ownership import owned
 from prismask.progress import Progress
@@ -136,9 +136,7 @@ def with_recalibration(plan: Plan, split: EvaluationSplit) -> Plan:
 
 
 def find_recalibration(
-    split: EvaluationSplit,
-    size: tuple[int, int],
-    aliases: Sequence[MaskAlias] = KNOWN_ALIASES,
+    split: EvaluationSplit, size: tuple[int, int]
 ) -> tuple[MaskRegion, MaskRegion] | None:
     """The single mask, and the same place of the larger mask that shows the same aperture."""
     if SINGLE not in split.regions:
@@ -148,7 +146,7 @@ def find_recalibration(
         return None
     for name in split.regions:
         larger = split.region(name)
-        for alias in aliases:
+        for alias in KNOWN_ALIASES:
             if alias.source in (single.source_hash, single.name) and alias.of in (
                 larger.source_hash, larger.name,
             ):  # fmt: skip

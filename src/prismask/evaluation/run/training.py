@@ -5,7 +5,7 @@ It stands here because `training` itself knows no metrics: they live to its righ
 That validation has validation scenes, validation masks and nothing of the test. Two groups of
 masks: crops of the region that training masks come from (hardware seen in training), and fabricated
 instruments with seeds that training never uses (hardware not seen). Selection looks at the mean of
-both, because the network that ships has to serve cameras that nobody trained on. A training that
+both, because the network that ships has to serve cameras it was not trained on. A training that
 shows noise, wrong masks, enlarged scenes or lamps with lines is also judged on those: half a pixel
 between the told mask and the true one, scenes enlarged twice, and a lamp that no training has.
 """
@@ -72,7 +72,7 @@ def make_validation(
     region: `(H, W)` mask that training crops come from, or None when it has none.
     noise_std: above 0, the fabricated masks once more with noise of this σ (as in training,
         relative to the cube's range), and selection looks at that as well.
-    misplaced: above 0, once more with the true mask that many pixels beside the told one.
+    misplaced: above 0, once more with the true mask that many pixels off the given one.
     enlarged: once more with the middle of every scene enlarged twice: as the paper trains, and as
         smooth as lenses and prisms make real scenes.
     lamp: `(C,)`, once more with the scenes lit by it.
@@ -148,7 +148,7 @@ def _score(model: Any, group: _Group, camera: CASSI) -> float:
 
 
 def estimated(model: Any, measurement: Tensor, mask: Tensor, camera: CASSI, half: bool) -> Tensor:
-    """The model's cube in float32; computed in half precision if asked for and finite there.
+    """The model's cube in float32; computed in half precision if wanted and finite there.
 
     A network whose features grow beyond what float16 holds is not a bad network.
     """
@@ -162,7 +162,7 @@ def estimated(model: Any, measurement: Tensor, mask: Tensor, camera: CASSI, half
 
 
 def fabricated_masks(cubes: Tensor, camera: CASSI, count: int) -> Tensor:
-    """Masks `(count, 1, h, w)` of instruments that nobody trained on."""
+    """Masks `(count, 1, h, w)` of instruments that no training has seen."""
     generator = torch.Generator().manual_seed(SEED)
     size = camera.mask_size((cubes.shape[-2], cubes.shape[-1]))
     made = [fabricate_mask(size, generator, random_aperture(generator)) for _ in range(count)]

@@ -1,7 +1,7 @@
 """Running one cell: photograph all scenes through one mask, reconstruct, score.
 
 What a cell gives depends on the cell alone: scenes go through in batches of a fixed number, in
-their order, and convolutions on a GPU are asked for their deterministic kind. Who computes it, and
+their order, and convolutions on a GPU are the deterministic ones. Who computes it, and
 what was computed before, changes nothing.
 """
 
@@ -26,11 +26,10 @@ from prismask.evaluation.protocol.scene_set import SceneSet
 from prismask.evaluation.protocol.splits import Group
 from prismask.evaluation.run.cells import Cell, CellResult
 from prismask.evaluation.run.contenders import Contender
-from prismask.inference.delivery import aligned, deliver_batch, straightened
-from prismask.inference.inspection import prepare
-from prismask.inference.methods.protocol import Aligner, Method, as_aligner, check_cubes
-from prismask.inference.methods.registry import Choice
+from prismask.inference.methods.protocol import Aligner, Method, check_cubes
+from prismask.inference.methods.registry import Choice, as_aligner
 from prismask.inference.options import Options
+from prismask.inference.reconstruct import deliver_batch, delivered
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seed_of
 
@@ -113,10 +112,8 @@ class Ready:
     def with_interval(self, measurement: Tensor, mask: Tensor, camera: CASSI) -> Cubes:
         """The same cubes with their intervals, one snapshot at a time."""
         found: dict[str, list[Tensor]] = {"values": [], "lower": [], "upper": []}
-        for snapshot in prepare(measurement, mask, camera, self.options).snapshots():
-            ready = aligned(snapshot, self.method, self._aligner(camera), self.options)
-            made = self.method(ready.snapshot, self.options)
-            made = straightened(made, ready.pose, camera)
+        aligner = self._aligner(camera)
+        for made in delivered(self.method, aligner, measurement, mask, camera, self.options):
             nothing = np.full_like(made.values, np.nan)
             for name, listed in found.items():
                 part = getattr(made, name)
@@ -196,7 +193,7 @@ class Bench:
         camera = self.work.camera
         try:
             if self.device.type == "cuda" and cell.model not in self._warm:
-                timed_call(method, measurement, mask, camera)  # loads kernels; nobody's speed
+                timed_call(method, measurement, mask, camera)  # loads kernels, which is not timed
                 self._warm.add(cell.model)
             estimate, seconds = timed_call(method, measurement, mask, camera)
         except DivergedError:
@@ -267,7 +264,7 @@ def timed_call(
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait until a device has done what was asked of it."""
+    """Wait until a device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     elif device.type == "mps":

@@ -246,7 +246,7 @@ def spread_text(metric: str, mean: float, std: float, error: float | None = None
 
 
 class ScoreTable:
-    """The rows of a summary, to be asked for one score at a time."""
+    """The rows of a summary, to look up one score at a time."""
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
         listed = list(rows)

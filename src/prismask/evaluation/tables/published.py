@@ -253,7 +253,7 @@ FIXED_VARIANCE = "fixed variance reaches at most 32 dB, best at 0.005; self-tune
 
 
 def row_of(name: str, posterior_kind: str | None, backbone: str) -> str | None:
-    """The paper's row that a model of ours belongs beside, from its record.
+    """The paper's row to compare a model of ours with, from its record.
 
     The paper ablated SRN alone; of two other backbones it prints one number with GST and one
     without. name: what the training configuration was called; posterior_kind: gst, conv, fixed or

@@ -100,11 +100,6 @@ def student_t(level: float, freedom: int) -> float:
     return float(stdtrit(freedom, 0.5 + level / 2))
 
 
-def paired_difference(first: Iterable[float], second: Iterable[float]) -> Moments:
-    """Moments of first − second, trial by trial; a pair with a NaN counts as failed."""
-    return Moments.of(difference(a, b) for a, b in zip(first, second, strict=True))
-
-
 def difference(first: float, second: float) -> float:
     """first − second; equal scores differ by nothing, infinite ones too."""
     return 0.0 if first == second else first - second

@@ -18,8 +18,7 @@ from scipy.special import ive
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.inference.camera_match.bands import band_positions
-from prismask.optics.camera import CASSI
+from prismask.optics.camera import CASSI, band_positions
 from prismask.optics.resample import pixel_grid, read_further
 from prismask.scenes.records import Mask
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.alignment.search import RunCounter, Search, brightest, cut
-from prismask.inference.engine.frame import Engine
+from prismask.inference.engine import Engine
 from prismask.optics.camera import CASSI
 
 LINES = 32

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prismask.inference.alignment.pose import BLUR, DISPERSION, FIELDS, POSITION, TONES, MaskPose
-from prismask.inference.engine.frame import Engine
+from prismask.inference.engine import Engine
 from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI
 from prismask.progress import Progress

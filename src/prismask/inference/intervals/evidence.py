@@ -29,16 +29,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from prismask.inference.engine.tiling import project, throughput
+from prismask.inference.engine import project, throughput
 from prismask.optics.camera import CASSI
-from prismask.solvers import create_solver
+from prismask.solvers.gap_tv import GapTv
 
 FLOOR = 1e-3
 """Added before logarithms, relative to the snapshot's brightness."""
@@ -50,10 +50,11 @@ lines in the middle of the frame that it is computed on."""
 PLACES = 3
 """Cosines over the spectrum."""
 LINES, MARGIN = 256, 24
-"""Lines across the dispersion that are worked on at a time, and those beside them that are seen."""
-REFERENCE, ITERATIONS, INNER, LEAST_NOISE = "gap-tv", 30, 2, 0.01
-"""The quick solver, its iterations, the TV steps of each, and the noise it is told at least (of the
-snapshot's rms)."""
+"""Lines across the dispersion that are worked on at a time, and their seen neighbours."""
+REFERENCE, QUICK = "gap-tv", GapTv(iterations=30, inner_iterations=2)
+"""The solver that networks are compared with, and the quick version of it."""
+LEAST_NOISE = 0.01
+"""Noise that it is given at least, of the snapshot's rms."""
 LEAST_LIGHT = 0.1
 """Throughput by which a residual is divided at least; at the ends of the dispersion it is 0."""
 DISAGREEMENT = "disagreement"
@@ -112,16 +113,15 @@ class Evidence:
     @cached_property
     def reference(self) -> Tensor:
         """The cube of a quick solver, `(C, H, W)`: other evidence than the network's."""
-        return self.solved(iterations=ITERATIONS, inner_iterations=INNER)
+        return self.solved(QUICK)
 
-    def solved(self, **effort: int) -> Tensor:
-        """The cube of the solver, `(C, H, W)`, with as much effort as it takes by itself."""
+    def solved(self, solver: GapTv) -> Tensor:
+        """The cube of the solver, `(C, H, W)`, which is given the noise."""
 
         def part(signal: Tensor, mask: Tensor) -> Tensor:
             level = float(signal.square().mean().sqrt())
             noise = max(self.noise_std / level, LEAST_NOISE) if level > 0 else 0.0
-            solver = create_solver(REFERENCE, noise=noise, **effort)
-            return solver(signal[None], mask, self.camera)[0]
+            return replace(solver, noise=noise)(signal[None], mask, self.camera)[0]
 
         return self._in_strips(part, self.signal)
 
@@ -205,7 +205,7 @@ def missing_light(residual: Tensor, mask: Tensor, camera: CASSI) -> Tensor:
     """The smooth cube `(B, C, H, W)` that explains a `residual (B, H, L)` best.
 
     A few steps of conjugate gradients on ‖r − A S z‖² for S, a smoothing: masks differ from pixel
-    to pixel, so over a neighbourhood the residual tells in which band light is missing.
+    to pixel, so over a neighbourhood the residual shows in which band light is missing.
     """
     left = residual.clone()
     gradient = _smooth(camera.adjoint(left, mask))

@@ -1,30 +1,46 @@
-"""Fitting a learned interval to rows of snapshots, and how it does on scenes that were left out."""
+"""Fitting a learned interval to rows of snapshots, and how it does on scenes that were left out.
+
+Its regressor is fitted with the pinball loss of quantile regression (Koenker and Bassett, 1978) to
+one-sided errors.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from prismask.errors import ConfigError
 from prismask.inference.alignment.probe import INCONSISTENT_FROM
-from prismask.inference.intervals.head import STEPS, WidthHead, fit_head
 from prismask.inference.intervals.learned import (
+    BEYOND,
     INCONSISTENT_MASKS,
     LEVELS,
     OTHER_CAMERAS,
     Factors,
     LearnedInterval,
+    WidthHead,
+    ascending,
+    plain,
     slack_of,
 )
-from prismask.inference.intervals.rows import Rows
+from prismask.inference.intervals.snapshots import Rows, Studio
+from prismask.inference.intervals.trust import TrustRule, fit_trust
+from prismask.inference.methods.network import LEARNED
 from prismask.progress import Progress
 
+HIDDEN = 24
+BATCH, STEPS, RATE = 4096, 1200, 8e-3
+"""Values a step, steps and largest rate of the fit."""
+LEAST = 1e-4
+"""Errors below this, relative to the snapshot's brightness, count as this."""
 MOST_FOLDS = 6
 """Parts that the scenes are left out in."""
 FEWEST = 8
@@ -127,7 +143,7 @@ def fit_learned(
 
 
 def class_of(one: Rows) -> str:
-    """The class of snapshots that decides its factors; empty: the training's camera, no doubt."""
+    """The class whose factors apply; empty: the training's camera, and a consistent mask."""
     if one.other_camera:
         return OTHER_CAMERAS
     return INCONSISTENT_MASKS if one.probe_gain > INCONSISTENT_FROM else ""
@@ -406,3 +422,105 @@ def _mean(values: NDArray[Any]) -> float:
 
 def _rounded(value: float) -> float:
     return round(float(value), 4)
+
+
+def fit_record(
+    rows: list[Rows],
+    studio: Studio,
+    *,
+    seen: Sequence[Rows] = (),
+    about: Mapping[str, Any] | None = None,
+    steps: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[dict[str, Any], Fitted, TrustRule]:
+    """The record `interval` of a network, and what was found on the way.
+
+    seen: of scenes that the network learned from (`fit_learned`).
+    """
+    facts = {"plan": asdict(studio.plan), "cameras": len(studio.others), **(about or {})}
+    more: dict[str, Any] = {} if steps is None else {"steps": steps}
+    fitted = fit_learned(
+        rows, seen=seen, about=facts, seed=studio.plan.seed, progress=progress, **more
+    )
+    trust = fit_trust(rows, fitted.widths[:, LEVELS.index(0.9)])
+    record = {LEARNED: fitted.interval.to_record(), "trust": trust.to_record()}
+    # Through JSON once, so that what is used now is what a file will give.
+    plain: dict[str, Any] = json.loads(json.dumps(record))
+    return plain, fitted, trust
+
+
+# --- the regressor ------------------------------------------------------------------------------
+
+
+def fit_head(
+    features: Tensor,
+    errors: Tensor,
+    weight: Tensor,
+    names: Sequence[str],
+    levels: Sequence[float],
+    *,
+    steps: int = STEPS,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> WidthHead:
+    """Fit to `features (N, K)` and `errors (N,)`: truth − estimate over the brightness.
+
+    weight: how often each value is drawn, relative to others, `(N,)`.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    scale, centre = torch.std_mean(features, 0)
+    # A feature that never changed says nothing, and must not explode where it does for once.
+    scale = torch.where(scale > 1e-3, scale, torch.ones_like(scale))
+    net = _network(features.shape[1], len(levels), generator)
+    optimiser = torch.optim.Adam(net.parameters(), RATE)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, RATE, steps)
+    tails = (1 + torch.tensor(levels)[:, None]) / 2
+    upto = weight.cumsum(0, dtype=torch.float64)
+    for done in range(steps):
+        drawn = torch.rand(BATCH, generator=generator, dtype=torch.float64) * upto[-1]
+        chosen = torch.searchsorted(upto, drawn).clamp_max(len(errors) - 1)
+        seen = ((features[chosen] - centre) / scale).clamp(-BEYOND, BEYOND)
+        reaches = ascending(net(seen).T)
+        loss = torch.zeros(())
+        for reach, error in zip(reaches, (errors[chosen], -errors[chosen]), strict=True):
+            beyond = error.clamp_min(LEAST).log() - reach
+            loss = loss + torch.maximum(tails * beyond, (tails - 1) * beyond).mean()
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        schedule.step()
+        if progress is not None and done % 100 == 99:
+            progress(done + 1, steps, {})
+    layers = tuple(
+        (_stored(part.weight), _stored(part.bias)) for part in net if isinstance(part, nn.Linear)
+    )
+    return WidthHead(tuple(names), tuple(levels), _stored(centre), _stored(scale), layers)
+
+
+def _network(inputs: int, levels: int, generator: torch.Generator) -> nn.Sequential:
+    with torch.random.fork_rng(devices=[]):  # the state of others is not ours to change
+        net = _layers(inputs, levels)
+    with torch.no_grad():
+        for layer in net:
+            if isinstance(layer, nn.Linear):
+                bound = 1 / math.sqrt(layer.in_features)
+                layer.weight.uniform_(-bound, bound, generator=generator)
+                layer.bias.zero_()
+        last = net[-1]
+        assert isinstance(last, nn.Linear)
+        last.weight.mul_(0.3)
+        # Errors of a few per cent to begin with.
+        last.bias.view(2, levels)[:, 0] = -4.0
+    return net
+
+
+def _layers(inputs: int, levels: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(inputs, HIDDEN), nn.SiLU(), nn.Linear(HIDDEN, HIDDEN), nn.SiLU(),
+        nn.Linear(HIDDEN, 2 * levels),
+    )  # fmt: skip
+
+
+def _stored(values: Tensor) -> Tensor:
+    """As they will be stored, so that a fit and its file give the same interval."""
+    return torch.tensor(plain(values.detach()), dtype=torch.float32)

@@ -1,6 +1,6 @@
 """Error bars whose widths are predicted value by value, made honest by conformal calibration.
 
-A regressor (`intervals.head`) predicts from what is known without the truth (`intervals.evidence`)
+A small regressor (`WidthHead`) predicts from what is known without the truth (`intervals.evidence`)
 how far above and below each estimate the truth may lie. That alone promises nothing. So it is
 fitted as many times as there are folds of scenes, each time without one fold, and on the scenes
 that it has not seen the factor q is read off by which its reaches have to be multiplied,
@@ -18,11 +18,16 @@ masks that their snapshot contradicts, are classes with factors of their own (Mo
 What this promises: over scenes, lights, noise, masks and cameras like those of the fit
 (`intervals.snapshots`) the level holds on average, and nearly for each of the worst tenth of the
 snapshots; what was found for each scene, quarter of the intensities, band and condition is stored
-beside it. It promises nothing about a single pixel, nor about worlds unlike those.
+with it. It promises nothing about a single pixel, nor about worlds unlike those.
+
+How both are fitted is in `intervals.learn`; their numbers are stored with the weights as plain
+lists, with a hash.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,10 +35,15 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from prismask.errors import ConfigError, PrismaskError, WeightsError
+from prismask.checks import two_digits
+from prismask.errors import ConfigError, PrismaskError, ValuesError, WeightsError
+from prismask.inference.alignment.probe import Probe
+from prismask.inference.camera_match import BandAdapter
+from prismask.inference.findings import Finding
 from prismask.inference.intervals.evidence import DISAGREEMENT, Evidence, feature_names
-from prismask.inference.intervals.head import WidthHead
+from prismask.inference.options import Options
 
 VERSION = 3
 """Of the record; those before it had other features or another form."""
@@ -43,6 +53,9 @@ LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Coverages that are fitted."""
 CHUNK = 1 << 16
 """Values whose reach is computed at a time: what they pass through stays in the cache."""
+BEYOND = 4.0
+"""Standard deviations beyond which a feature is taken to be no further: nothing was learned
+there."""
 
 
 def slack_of(level: float) -> tuple[float, float]:
@@ -61,6 +74,115 @@ class Factors:
     """Coverage → factor on the reach that was predicted for it."""
     about: dict[str, Any] = field(default_factory=dict)
     """What it was fitted on."""
+
+
+@dataclass(frozen=True, eq=False)
+class WidthHead:
+    """A regressor of how far an error reaches, value by value.
+
+    From the features of a value it gives, for every level, how far above the estimate and how far
+    below it the truth may lie: two hidden layers of a few dozen units, in logarithms, so that
+    reaches are positive, and as running sums, so that a higher level never reaches less far.
+    """
+
+    names: tuple[str, ...]
+    """Features that it takes, in order."""
+    levels: tuple[float, ...]
+    """Coverages, ascending."""
+    centre: Tensor
+    """Mean of each feature `(K,)`."""
+    scale: Tensor
+    """Its standard deviation `(K,)`."""
+    layers: tuple[tuple[Tensor, Tensor], ...]
+    """Weight `(out, in)` and bias `(out,)` of each layer; the last has two outputs per level."""
+    contrast: float = 1.0
+    """Exponent on the reach (`intervals.learn`)."""
+
+    def __post_init__(self) -> None:
+        sizes = [len(self.names), *(len(bias) for _, bias in self.layers)]
+        fits = all(
+            weight.shape == (out, into)
+            for (weight, _), into, out in zip(self.layers, sizes, sizes[1:], strict=False)
+        )
+        if not (self.layers and fits and sizes[-1] == 2 * len(self.levels)):
+            raise ValuesError("the layers of an interval's regressor do not fit each other.")
+        if {len(self.centre), len(self.scale)} != {len(self.names)} or not self._is_finite:
+            raise ValuesError("an interval's regressor holds numbers that are none.")
+        if not 0 < self.contrast < math.inf:
+            raise ValuesError(f"the contrast {self.contrast:g} of an interval is not above 0.")
+        if list(self.levels) != sorted(set(self.levels)) or not all(0 < x < 1 for x in self.levels):
+            raise ValuesError(f"levels {self.levels} of an interval do not ascend between 0 and 1.")
+
+    @property
+    def _is_finite(self) -> bool:
+        parts = (self.centre, self.scale, *(part for layer in self.layers for part in layer))
+        return all(bool(torch.isfinite(part).all()) for part in parts) and bool(
+            (self.scale > 0).all()
+        )
+
+    def reach(self, features: Tensor, levels: int | None = None) -> tuple[Tensor, Tensor]:
+        """`(K, N)` → how far above and below at the first `levels`, each `(levels, N)`, positive.
+
+        Values lie side by side, not one below the other: products of such narrow matrices are
+        several times faster that way.
+        """
+        hidden = (features - self.centre[:, None]).div_(self.scale[:, None])
+        hidden.clamp_(-BEYOND, BEYOND)
+        *inner, (weight, bias) = self.layers
+        for one, offset in inner:
+            hidden = F.silu(torch.addmm(offset[:, None], one, hidden), inplace=True)
+        reach = ascending(torch.addmm(bias[:, None], weight, hidden), levels)
+        above, below = reach.mul_(self.contrast).exp_()
+        return above, below
+
+    def to_record(self) -> dict[str, Any]:
+        """Plain numbers, with a hash of them."""
+        record = {
+            "names": list(self.names),
+            "levels": list(self.levels),
+            "centre": plain(self.centre),
+            "scale": plain(self.scale),
+            "layers": [[plain(weight), plain(bias)] for weight, bias in self.layers],
+            "contrast": self.contrast,
+        }
+        return {**record, "sha256": _hash(record)}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> WidthHead:
+        """Read what `to_record` wrote; raises `ValueError` where it is damaged."""
+        numbers = {key: value for key, value in record.items() if key != "sha256"}
+        if _hash(numbers) != record["sha256"]:
+            raise ValuesError("the regressor's numbers are not those that were fitted")
+        return cls(
+            tuple(str(name) for name in record["names"]),
+            tuple(float(level) for level in record["levels"]),
+            torch.tensor(record["centre"], dtype=torch.float32),
+            torch.tensor(record["scale"], dtype=torch.float32),
+            tuple(
+                (torch.tensor(w, dtype=torch.float32), torch.tensor(b, dtype=torch.float32))
+                for w, b in record["layers"]
+            ),
+            float(record["contrast"]),
+        )
+
+
+def ascending(outputs: Tensor, levels: int | None = None) -> Tensor:
+    """Two outputs per level, `(2 · all, N)` → logarithms of the reach above and below at the first
+    `levels`, `(2, levels, N)`, ascending."""
+    pairs = outputs.reshape(2, -1, outputs.shape[-1])[:, :levels]
+    return torch.cat([pairs[:, :1], F.softplus(pairs[:, 1:])], 1).cumsum(1)
+
+
+def plain(values: Tensor) -> Any:
+    """Nested lists of numbers with six digits."""
+    if values.ndim:
+        return [plain(row) for row in values]
+    return float(f"{float(values):.6g}")
+
+
+def _hash(record: Mapping[str, Any]) -> str:
+    text = json.dumps(record, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +211,7 @@ class LearnedInterval:
         self.place(level)
         if self.wants_mirror_ensemble and not mirrored:
             raise ConfigError(
-                "this interval was fitted to a mirror ensemble, which the network is no more: "
+                "this interval was fitted to a mirror ensemble, and the network no longer is one: "
                 "calibrate again (`prismask calibrate`), or set `mirror_ensemble` of its record "
                 "to 2."
             )
@@ -168,7 +290,7 @@ class LearnedInterval:
             own = Factors(_read(record["quantiles"], head))
             unknown = set(head.names) - set(feature_names(True))
             if unknown:
-                raise ValueError(f"it needs {', '.join(sorted(unknown))}, which nobody computes")
+                raise ValueError(f"it needs {', '.join(sorted(unknown))}, which is not computed")
             return cls(head, own.quantiles, sizes, dict(record["about"]))
         except (KeyError, TypeError, ValueError, AttributeError, PrismaskError) as error:
             said = str(error).rstrip(".") or type(error).__name__
@@ -191,3 +313,64 @@ def _read(quantiles: Mapping[str, Any], head: WidthHead) -> dict[float, float]:
     if not all(0 < q < math.inf for q in found.values()):
         raise ValueError("a factor on its reach is not above 0, or not finite")
     return {level: found[level] for level in head.levels}
+
+
+# --- what is said about an interval --------------------------------------------------------------
+
+
+def classes_of(adapter: BandAdapter, probe: Probe | None) -> list[str]:
+    """The classes whose quantiles an interval is to have."""
+    other = [OTHER_CAMERAS] if adapter.is_other_camera else []
+    inconsistent = [INCONSISTENT_MASKS] if probe is not None and probe.is_inconsistent else []
+    return other + inconsistent
+
+
+def calibration_words(adapter: BandAdapter, interval: LearnedInterval, probe: Probe | None) -> str:
+    """What an interval was fitted on, and what that has to do with this snapshot."""
+    about = interval.about
+    text = f"{about.get('snapshots')} snapshots of {about.get('scenes')} scenes"
+    if probe is not None and probe.is_inconsistent:
+        return f"{text}, among them masks that were not as calibrated"
+    if not adapter.is_other_camera:
+        return text
+    if OTHER_CAMERAS not in interval.classes:
+        return f"{text} behind the training's camera, not this one"
+    text = f"{text}, among them {about.get('cameras')} other cameras"
+    return text if adapter.is_within_reach else f"{text}, none with such a dispersion mismatch"
+
+
+def interval_findings(
+    adapter: BandAdapter, interval: LearnedInterval | None, stored: Mapping[str, Any] | None
+) -> list[Finding]:
+    """A remark where the interval was not made for the camera, or is of an older kind."""
+    if interval is None and stored:
+        text = (
+            "there are no error bars: the interval stored with the weights is of an older kind, "
+            "which held too little. `prismask calibrate` fits a new one."
+        )
+        return [Finding("note", text)]
+    if interval is None or OTHER_CAMERAS in interval.classes or not adapter.is_other_camera:
+        return []
+    text = (
+        "the interval was fitted behind the camera of the network's training, which is not this "
+        "one: expect it to be too narrow. `prismask calibrate` fits it for others."
+    )
+    return [Finding("note", text)]
+
+
+def probe_findings(probe: Probe | None, options: Options) -> list[Finding]:
+    """What to do about a mask that its snapshot contradicts."""
+    if probe is None or not probe.is_inconsistent:
+        return []
+    advice = "--align finds its pose."
+    if options.pose is not None:
+        advice = "The pose that was given may hold no longer: give --align instead of --pose."
+    elif options.align:
+        advice = "--align has found no pose that explains clearly more."
+    text = (
+        "the snapshot contradicts its mask: with one that lies a fraction of a pixel elsewhere, is "
+        "out of focus or behind another dispersion, "
+        f"{two_digits(100 * probe.gain)} % less of it would stay unexplained. The cube may be "
+        f"worse than it need be, and its error bars are made wider. {advice}"
+    )
+    return [Finding("warning", text)]

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 from prismask.checks import two_digits
 from prismask.errors import PrismaskError, ValuesError, WeightsError
 from prismask.inference.alignment.probe import INCONSISTENT_FROM
-from prismask.inference.camera_match.bands import LARGEST_MISMATCH
+from prismask.inference.camera_match import LARGEST_MISMATCH
 from prismask.inference.findings import Finding
 from prismask.inference.intervals.evidence import FACTS, FLOOR, REFERENCE
 
 if TYPE_CHECKING:
-    from prismask.inference.intervals.rows import Rows
+    from prismask.inference.intervals.snapshots import Rows
 
 VERSION = 1
 SURE = 0.96
@@ -38,7 +38,7 @@ TYPICAL = 0.9
 """Share of them that a single limit is read at, before all are brought to `SURE` together."""
 SOLVER_BETTER = 0.1
 """Least logarithm of the network's expected error over the solver's from which the solver is taken:
-about 0.9 dB, below which the rule itself is in doubt."""
+about 0.9 dB, below which the rule itself is uncertain."""
 STAYS = 0.98
 """Share of right cases that are to stay with the network."""
 NEVER = 10.0
@@ -120,7 +120,7 @@ class Verdict:
             return []
         if self.reason == "width":
             return [Finding("note", f"{self.text[:1].upper()}{self.text[1:]}")]
-        ways = [] if align else ["a mask beside its calibration (--align finds out)"]
+        ways = [] if align else ["a mask away from its calibration (--align finds out)"]
         ways += [] if adapt else ["a scene unlike those of the training (--adapt 60 learns it)"]
         ways.append(f"spectra with lines or narrow bands (compare with --method {REFERENCE})")
         text = f"{self.text} It may be {', or '.join(ways)}."

@@ -23,8 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from prismask.inference.engine.frame import Engine
-from prismask.inference.engine.tiling import project
+from prismask.inference.engine import Engine, project
 from prismask.inference.findings import Finding
 from prismask.models.inputs import UNKNOWN, Noise
 from prismask.models.network import Reconstructor
@@ -79,7 +78,7 @@ def adapt(
     mask: the one the snapshot was taken through, `(1, 1|C, H, W)`.
     noise_std: of the snapshot; pieces get the same, and networks that take it as an input know it.
     mask_std: how far the mask may be wrong, of its shape or one plane: pieces are taken through a
-        mask that differs by as much, and the network is told; None: nobody knows.
+        mask that differs by as much, and the network is given that; None: unknown.
     """
     device = device or torch.device("cpu")
     learner = copy.deepcopy(model).to(device).eval().requires_grad_(False)
@@ -171,7 +170,7 @@ def _pieces(
     seed: int,
     mask_std: Tensor | None = None,
 ) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """Endless pieces of the scene, each with a piece of the mask, a snapshot, the told spread."""
+    """Endless pieces of the scene, each with a piece of the mask, a snapshot, the stated spread."""
     numbers = seeded(seed)
     side = min(PIECE, *cube.shape[-2:])
     size, code_size = (side, side), camera.mask_size((side, side))

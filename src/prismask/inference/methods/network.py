@@ -14,25 +14,24 @@ from torch import Tensor
 from prismask.errors import ConfigError
 from prismask.inference.alignment.probe import Probe, probe_mask
 from prismask.inference.alignment.search import Alignment, align_mask
-from prismask.inference.camera_match.bands import (
+from prismask.inference.camera_match import (
     BandAdapter,
+    View,
     adapter_for,
-    camera_findings,
     gain_findings,
 )
-from prismask.inference.camera_match.frames import View
-from prismask.inference.engine.frame import Engine, FrameEstimate
+from prismask.inference.engine import Engine, FrameEstimate
 from prismask.inference.findings import Finding
 from prismask.inference.inspection import TYPICAL_LEVEL, Snapshot, network_gain, prepare
 from prismask.inference.intervals.evidence import Evidence
-from prismask.inference.intervals.learned import LearnedInterval
-from prismask.inference.intervals.trust import TrustRule, Verdict
-from prismask.inference.intervals.wording import (
+from prismask.inference.intervals.learned import (
+    LearnedInterval,
     calibration_words,
     classes_of,
     interval_findings,
     probe_findings,
 )
+from prismask.inference.intervals.trust import TrustRule, Verdict
 from prismask.inference.methods.adaptation import Learned, learn
 from prismask.inference.methods.protocol import (
     Array,
@@ -82,7 +81,7 @@ class NetworkMethod:
 
     def identity(self, options: Options = DEFAULTS) -> dict[str, Any]:
         """The hash of the weights and of the interval stored with them."""
-        # What tells a cube whose mask was not probed, where that may widen the interval.
+        # Marks a cube whose mask was not probed, where that may widen the interval.
         unprobed = self.probes_masks and not options.check_mask
         return {
             "method": NETWORK,
@@ -99,7 +98,7 @@ class NetworkMethod:
 
     @property
     def _interval_identity(self) -> Any:
-        """What tells one fit from another: all of it, and of a learned one the hash."""
+        """What distinguishes one fit from another: all of it, and of a learned one the hash."""
         stored = self.record.get("interval")
         if not stored or LEARNED not in stored:
             return stored
@@ -148,7 +147,7 @@ class NetworkMethod:
         return LEARNED in (self.record.get("interval") or {})
 
     def check(self, options: Options) -> None:
-        """Whether the weights can give the samples and the interval that are asked for."""
+        """Whether the weights can give the samples and the interval that the options want."""
         if options.samples and "samples" not in self.capabilities:
             raise ConfigError(
                 f"{self.name} was trained without a mask posterior, so no masks can be drawn from "
@@ -242,7 +241,7 @@ class NetworkMethod:
         findings = (
             *probe_findings(probe, options),
             *gain_findings(float(seen.gain)),
-            *camera_findings(seen.adapter),
+            *seen.adapter.findings(),
             *self._spread_findings(seen),
             *interval_findings(seen.adapter, interval, self.record.get("interval")),
             *learned.findings,
@@ -279,7 +278,7 @@ class NetworkMethod:
         return evidence_of(snapshot, seen, made, read_back(seen, made)[0], probe)
 
     def _spread_findings(self, seen: View) -> list[Finding]:
-        """A remark where it is told of errors that it has never met."""
+        """A remark where the mask may be wrong in ways that it has not seen in training."""
         if seen.mask_std is None or knows_wrong_masks(self.record):
             return []
         text = (
@@ -294,7 +293,7 @@ class NetworkMethod:
     ) -> Probe | None:
         """Whether the snapshot agrees with its mask.
 
-        None where nobody asks, and where it is not known what the answer is worth: for other
+        None where it is not wanted, and where it is not known what the answer is worth: for other
         weights, and behind other cameras, which networks see a little wrongly with any mask.
         """
         if not options.check_mask or interval is None or seen.adapter.is_other_camera:
@@ -382,7 +381,7 @@ def read_back(
         std, lower, upper = (None if end is None else back(end) for end in ends)
         return values, std, lower, upper
     # Resampled as distances: a curve of its own could put an end on the wrong side, and a lower end
-    # that stops at zero in one band would stop short in the bands beside it.
+    # that stops at zero in one band would stop short in the neighbouring bands.
     away = (made.std, *(None if end is None else (end - made.values).abs() for end in ends[1:]))
     std, below, above = (
         None if end is None else seen.back_distance(end[None])[0].numpy() for end in away

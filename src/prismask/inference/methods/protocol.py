@@ -1,7 +1,7 @@
 """What a method is: any way from a snapshot to a cube.
 
 Networks (`methods.network`), solvers and Python functions (`methods.solver`) are methods, and so is
-whatever somebody registers (`methods.registry`). `reconstruct`, folders, the web page, `evaluate`,
+whatever is registered (`methods.registry`). `reconstruct`, folders, the web page, `evaluate`,
 `stress`, `analyse` and the fitting of intervals all call the same method, so what is scored is what
 is delivered. A method owns everything between the camera at hand and what it computes with: a
 network that knows one orientation, one dispersion, one number of bands and one brightness brings
@@ -11,7 +11,7 @@ snapshots there and its cube back.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ align: find the pose of a mask (`Aligner.align`).
 adapt: learn the scene before it gives its cube (`Options.adapt`).
 interval: give calibrated error bars.
 mask_std: say how wrong a mask may be.
-uncertain_mask: be told how wrong a mask may be (`Options.mask_std`).
+uncertain_mask: make use of how wrong a mask may be (`Options.mask_std`).
 half: compute in half precision (`Options.precision`).
 """
 Capabilities = frozenset[Capability]
@@ -72,13 +72,13 @@ class Method(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it can do; nobody asks in any other way."""
+        """What it can do; there is no other way to find out."""
 
     def identity(self, options: Options = DEFAULTS) -> dict[str, Any]:
-        """What tells this method, with these options, from others, for the recipe."""
+        """What distinguishes this method, with these options, from others, for the recipe."""
 
     def check(self, options: Options) -> None:
-        """Raise `ConfigError` where it cannot do what is asked for, before anything runs."""
+        """Raise `ConfigError` where it cannot do what the options want, before anything runs."""
 
     def __call__(
         self, snapshot: Snapshot, options: Options = DEFAULTS, progress: Progress | None = None
@@ -103,11 +103,6 @@ class Aligner(Method, Protocol):
 
     def align(self, snapshot: Snapshot, progress: Progress | None = None) -> Any:
         """The pose of the mask that explains the snapshot best, an `alignment.search.Alignment`."""
-
-
-def as_aligner(method: Method) -> Aligner | None:
-    """The method, if it can align."""
-    return cast(Aligner, method) if "align" in method.capabilities else None
 
 
 def one_by_one(

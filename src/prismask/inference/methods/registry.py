@@ -7,13 +7,13 @@
         return MyMethod(device, **options)      # anything with the members of `Method`
 
 From then on `reconstruct(…, method="mine")` and `evaluate("mine:option=3")` know it. A package that
-is installed beside Prismask names its methods as entry points of the group `prismask.methods`:
+is installed alongside Prismask names its methods as entry points of the group `prismask.methods`:
 these are known to the command line and to every worker process as well. A plain function
 `f(measurement, mask, camera) → cube` needs no registration where it can be passed itself.
 
-A camera is served by the method that was asked for, else by weights that ship, else by a solver. Of
-the weights one is the default, for the cameras that it knows. Another may be there for those that
-it does not: it learned behind many and serves where the camera is not the first one's. Where a
+A camera is served by the method that the options name, else by weights that ship, else by a solver.
+Of the weights one is the default, for the cameras that it knows. Another may be there for those
+that it does not: it learned behind many and serves where the camera is not the first one's. Where a
 camera is out of reach of all, a solver serves instead, and a finding says so.
 """
 
@@ -30,19 +30,19 @@ import torch
 
 from prismask.checks import choose, two_digits
 from prismask.errors import ConfigError
-from prismask.inference.camera_match.bands import BandAdapter, adapter_for
-from prismask.inference.engine import frame
-from prismask.inference.engine.frame import Engine
+from prismask.inference import engine
+from prismask.inference.camera_match import BandAdapter, adapter_for
 from prismask.inference.findings import Finding
 from prismask.inference.intervals.evidence import REFERENCE
 from prismask.inference.methods.network import NetworkMethod, network_capabilities
-from prismask.inference.methods.protocol import Aligner, Capabilities, Estimate, Method, as_aligner
+from prismask.inference.methods.protocol import Aligner, Capabilities, Estimate, Method
 from prismask.inference.methods.solver import FunctionMethod, SolverMethod
 from prismask.inference.options import Options
 from prismask.models.network import Reconstructor
 from prismask.models.weights import Shipped, defaults, load_model
 from prismask.optics.camera import CASSI
 from prismask.solvers import list_solvers
+from prismask.solvers.gap_tv import GapTv
 
 GROUP = "prismask.methods"
 """Entry points of other packages."""
@@ -103,12 +103,12 @@ def capabilities_of(model: Any) -> Capabilities:
 
 def network_method(network: Reconstructor, device: torch.device, options: Options) -> NetworkMethod:
     """A trained network as a method."""
-    tiling = frame.default_tiling(device)
+    tiling = engine.default_tiling(device)
     if options.tile is not None:
         tiling = replace(tiling, tile=options.tile)
-    engine = Engine(network, device, options.precision, tiling)
     name = network.record.get("name") or options.model or network.record["backbone"]
-    return NetworkMethod(engine, str(name))
+    ready = engine.Engine(network, device, options.precision, tiling)
+    return NetworkMethod(ready, str(name))
 
 
 @cache
@@ -118,6 +118,11 @@ def _installed() -> dict[str, Any]:
 
 FALLBACK = "gap-tv"
 """The solver that works for every camera, used where no network does."""
+
+
+def as_aligner(method: Method) -> Aligner | None:
+    """The method, if it can align."""
+    return cast(Aligner, method) if "align" in method.capabilities else None
 
 
 class Choice:
@@ -149,16 +154,16 @@ class Choice:
     def settle(self, made: Estimate, options: Options) -> Estimate:
         """The estimate, or the quick solver's where that is expected to be clearly better.
 
-        Only where nobody has asked for a method. The ends are then those of the network's interval,
+        Only where the options name no method. The ends are then those of the network's interval,
         moved outwards where the solver's value lies beyond them.
         """
         verdict, evidence = made.verdict, made.evidence
         if self._asked is not None or verdict is None or evidence is None:
             return made
-        # What was learned from this very snapshot, or drawn, is what somebody wanted to see.
+        # What was learned from this very snapshot, or drawn, was wanted for itself.
         if not verdict.takes_solver or options.adapt or options.samples:
             return made
-        values = evidence.solved().numpy()
+        values = evidence.solved(GapTv()).numpy()
         lower = None if made.lower is None else np.minimum(made.lower, values)
         upper = None if made.upper is None else np.maximum(made.upper, values)
         name = made.attrs.get("model")
@@ -241,7 +246,7 @@ class Choice:
 
 
 def able(among: tuple[Shipped, ...], options: Options) -> tuple[Shipped, ...]:
-    """Of the weights that ship as defaults those for what is asked, the first one first."""
+    """Of the weights that ship as defaults, those that suit the options, best first."""
     others = tuple(one for one in among if not one.is_default_for_exact_masks)
     is_exact = options.align or options.samples > 0 or options.pose is not None
     exact = [one for one in among if one.is_default_for_exact_masks]

@@ -87,7 +87,7 @@ class SolverMethod:
             return self.solver, ()
         if not hasattr(self.solver, "noise"):
             text = (
-                f"{self.name} cannot be told the noise: the one that was given serves the "
+                f"{self.name} has no option for the noise: the one that was given serves the "
                 "self-check only."
             )
             return self.solver, (Finding("note", text),)

@@ -92,7 +92,7 @@ class Planted:
 def plant(cube: Cube, feature: Feature, generator: np.random.Generator | int = 0) -> Planted:
     """`cube` with a structure in its spectra; its place and pattern come from the generator."""
     if cube.wavelengths is None:
-        raise ShapeError("the scene has no wavelengths: nobody knows where a line would lie.")
+        raise ShapeError("the scene has no wavelengths: where a line would lie is unknown.")
     draw = np.random.default_rng(generator)
     at = np.asarray(cube.wavelengths, dtype=np.float64)
     scene = cube.values / max(float(cube.values.max()), 1e-12)

@@ -1,8 +1,11 @@
-"""A network behind a camera that it was not trained with: virtual bands, or the camera itself.
+"""A network behind a camera that it was not trained with: what it is shown, and the way back.
 
-A network with input planes knows a spectrum as C′ positions along the dispersion. Any other camera
-is shown to it as a *virtual camera* with C′ bands over the same pixels, which lie between the
-camera's first band and its last as they did in training: at equal steps, for most. A camera has
+Three things may differ: the bands (`BandAdapter`), the direction of the dispersion (`Turn`) and the
+pixels per band (`Stretch`). A `View` is snapshots as the network knows them in all three.
+
+Bands. A network with input planes knows a spectrum as C′ positions along the dispersion. Any other
+camera is shown to it as a *virtual camera* with C′ bands over the same pixels, which lie between
+the camera's first band and its last as they did in training: at equal steps, for most. A camera has
 another number of bands, or a prism that spreads blue further than red; either way a scene with a
 smooth spectrum gives the same snapshot through both, except that the light of C terms is now spread
 over C′. The snapshot is multiplied by C′ / C before the network sees it, which keeps the cube in
@@ -21,9 +24,24 @@ them that is nearest, and only what lies beyond them counts as a mismatch.
 
 A network that works from the snapshot itself contains the camera, whatever its bands and offsets:
 nothing is resampled for it, and turning a frame so that light disperses the way it learned is exact
-(`camera_match.frames.Turn`). What remains is whether it has learned behind cameras like this one. A
-training cuts one spectrum into several numbers of bands, over more or fewer pixels, bent and
-uneven; what lies within that family, or near it, is within reach.
+(`Turn`). What remains is whether it has learned behind cameras like this one. A training cuts one
+spectrum into several numbers of bands, over more or fewer pixels, bent and uneven; what lies within
+that family, or near it, is within reach.
+
+Orientation. A camera may disperse to the right, to the left, up or down. To a network each of these
+is another camera, and it has seen one in training: behind the others its cube is several decibels
+worse, though nothing about the optics is. Snapshot and mask are therefore turned before it sees
+them and its cube is turned back, which is exact.
+
+Steps. A network that learned bands 2 px apart is lost where they are 3 px apart. Read with larger
+pixels along the dispersion, by a factor f < 1, the same frame is that of a camera whose offsets are
+f · o_λ: with u′ + ½ = f (u + ½) on sensor, mask and scene,
+
+    y[v] = Σ_λ m[v − o_λ] x_λ[v − o_λ]      is      y′[v′] = Σ_λ m′[v′ − f o_λ] x′_λ[v′ − f o_λ].
+
+So snapshot and mask are resampled like that before the network sees them, and its cube is resampled
+back. Detail finer than 1/f pixels along the dispersion is lost; smaller pixels (f > 1) would bring
+nothing to a camera that spreads its spectrum less.
 """
 
 from __future__ import annotations
@@ -36,6 +54,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.findings import Finding
 from prismask.models.weights import (
     ONE_CAMERA,
@@ -44,7 +63,7 @@ from prismask.models.weights import (
     trained_camera,
     trained_variation,
 )
-from prismask.optics.camera import CASSI, as_mask_batch
+from prismask.optics.camera import CASSI, as_mask_batch, band_positions
 from prismask.optics.shear import bent
 from prismask.scenes.resample import resampling_weights
 
@@ -57,9 +76,9 @@ STRETCH_FROM = 1.04
 LEAST_STRETCH = 0.4
 """Least factor by which they are; beyond it too much detail is lost."""
 SAME_SPACING = 0.02
-"""Share of the extent by which bands may lie beside those of the training and still be shown."""
+"""Share of the extent by which bands may lie off those of the training and still be shown."""
 SAME_CAMERA_PX = 0.1
-"""Pixels by which a band may land beside its position in training in the training's camera.
+"""Pixels by which a band may miss its position in training and still be the training's camera.
 
 Few, because a network that learned whole offsets feels parts of a pixel: at 1.998, 1.996, 1.99 and
 1.98 px per band instead of 2, which is 0.05, 0.11, 0.27 and 0.54 px at the last of 28 bands, the
@@ -131,7 +150,7 @@ class BandAdapter:
     def stretch(self) -> float:
         """The factor on frames along the dispersion that brings wide steps back to the training's.
 
-        See `inference.camera_match.frames`; 1 where bands lie as close, or closer.
+        See `Stretch`; 1 where bands lie as close, or closer.
         """
         spread = self._spread(self.shown)
         if spread is None:
@@ -222,19 +241,43 @@ class BandAdapter:
         weights = _room(self.camera)[:, None] * weights
         return torch.einsum("ck,...khw->...chw", torch.from_numpy(weights).to(values), values)
 
+    def findings(self) -> list[Finding]:
+        """Remarks where the network sees another camera than the one that took the snapshot."""
+        found = []
+        if self.is_needed:
+            differs = (
+                f"the network has {self.shown.bands} bands and the camera {self.camera.bands}"
+                if self.shown.bands != self.camera.bands
+                else "the camera's bands are not spread as they were in the network's training"
+            )
+            text = (
+                f"{differs}: the network sees a virtual camera over the same pixels, and its bands "
+                "are interpolated back."
+            )
+            found.append(Finding("note", text))
+        if self.stretch < 1:
+            text = (
+                f"the network reads the frame with pixels {1 / self.stretch:.2f} times as long "
+                "along the dispersion, so that bands lie as close as it has learned: finer detail "
+                "is lost along it."
+            )
+            found.append(Finding("note", text))
+        if self.dispersion_mismatch > MISMATCH_WARNING:
+            off = f"this camera is {self.dispersion_mismatch:.2g} times off that"
+            if self.dispersion_mismatch == self.apart:
+                off = f"bands of this camera lie {self.apart:.2g} times further apart"
+            text = (
+                f"the network was trained at {self._steps()} px per band, and {off}: expect a "
+                "worse cube than published, and compare with --method gap-tv."
+            )
+            found.append(Finding("warning", text))
+        return found
 
-def band_positions(camera: CASSI) -> NDArray[np.float64]:
-    """Where each band lands between the first (0) and the last (1); a single one halfway.
-
-    Bands that do not land one after the other are counted instead.
-    """
-    offsets = np.asarray(camera.offsets)
-    if camera.bands < 2:
-        return np.array([0.5])
-    extent = offsets[-1] - offsets[0]
-    if not (np.diff(offsets) * extent > 0).all():
-        return np.linspace(0.0, 1.0, camera.bands)
-    return np.asarray((offsets - offsets[0]) / extent)
+    def _steps(self) -> str:
+        """The pixels per band that a network knows: "2", "1.2 to 2.2", or "2 and 2.4 to 3"."""
+        step, (low, high) = abs(self.trained_step or 0), self.variation.spread
+        known = " to ".join(f"{step * factor:.3g}" for factor in sorted({low, high}))
+        return known if low <= 1 <= high else f"{step:.3g} and {known}"
 
 
 def _trained_positions(bands: int, trained: CASSI | None) -> NDArray[np.float64]:
@@ -278,9 +321,6 @@ def _weights(source: CASSI, target: CASSI) -> NDArray[np.float64]:
     return resampling_weights(band_positions(source), band_positions(target), extrapolate="hold")
 
 
-# --- findings ------------------------------------------------------------------------------------
-
-
 def gain_findings(gain: float) -> list[Finding]:
     """A remark where the snapshot is made brighter or darker for the network."""
     if gain == 1.0:
@@ -292,48 +332,8 @@ def gain_findings(gain: float) -> list[Finding]:
     return [Finding("note", text)]
 
 
-def _steps(adapter: BandAdapter) -> str:
-    """The pixels per band that a network knows: "2", "1.2 to 2.2", or "2 and 2.4 to 3"."""
-    step, (low, high) = abs(adapter.trained_step or 0), adapter.variation.spread
-    known = " to ".join(f"{step * factor:.3g}" for factor in sorted({low, high}))
-    return known if low <= 1 <= high else f"{step:.3g} and {known}"
-
-
-def band_findings(adapter: BandAdapter) -> list[Finding]:
-    """Remarks where the network sees another camera than the one that took the snapshot."""
-    found = []
-    if adapter.is_needed:
-        differs = (
-            f"the network has {adapter.shown.bands} bands and the camera {adapter.camera.bands}"
-            if adapter.shown.bands != adapter.camera.bands
-            else "the camera's bands are not spread as they were in the network's training"
-        )
-        text = (
-            f"{differs}: the network sees a virtual camera over the same pixels, and its bands "
-            "are interpolated back."
-        )
-        found.append(Finding("note", text))
-    if adapter.stretch < 1:
-        text = (
-            f"the network reads the frame with pixels {1 / adapter.stretch:.2f} times as long "
-            "along the dispersion, so that bands lie as close as it has learned: finer detail is "
-            "lost along it."
-        )
-        found.append(Finding("note", text))
-    if adapter.dispersion_mismatch > MISMATCH_WARNING:
-        off = f"this camera is {adapter.dispersion_mismatch:.2g} times off that"
-        if adapter.dispersion_mismatch == adapter.apart:
-            off = f"bands of this camera lie {adapter.apart:.2g} times further apart"
-        text = (
-            f"the network was trained at {_steps(adapter)} px per band, and {off}: expect a worse "
-            "cube than published, and compare with --method gap-tv."
-        )
-        found.append(Finding("warning", text))
-    return found
-
-
 UNEVEN_MARGIN = 0.2
-"""Share of half the way to its neighbour by which a band may land further beside its place than in
+"""Share of half the way to its neighbour by which a band may land further from its place than in
 training: no prism's curve is quite the one that cameras were drawn with."""
 
 
@@ -417,6 +417,16 @@ class AsItIs(BandAdapter):
         trained = trained_camera(record) if "step_px" in record else None
         return cls(camera, camera, trained, trained_variation(record))
 
+    def findings(self) -> list[Finding]:
+        """A remark where the camera is beyond what the network has learned."""
+        if not self.beyond:
+            return []
+        text = (
+            f"this camera is beyond what the network was trained for: {' and '.join(self.beyond)}. "
+            "Expect a worse cube than published, and compare with --method gap-tv."
+        )
+        return [Finding("warning", text)]
+
     def _length_ratio(self) -> float | None:
         """Length of the spectrum in pixels over that of the record's camera."""
         if self.trained is None or min(self.camera.bands, self.trained.bands) < 2:
@@ -425,7 +435,7 @@ class AsItIs(BandAdapter):
         return abs(own / known) if known else None
 
     def _unevenness(self) -> float:
-        """How far bands land beside the nearest known curve, in halves of their mean distance."""
+        """How far bands land from the nearest known curve, in halves of their mean distance."""
         if self.trained is None or self.camera.bands < 3:
             return 0.0
         steps = np.diff(self.camera.offsets) * (self.camera.offsets[-1] - self.camera.offsets[0])
@@ -444,14 +454,232 @@ def adapter_for(camera: CASSI, record: dict[str, Any]) -> BandAdapter:
     return kind.for_record(camera, record)
 
 
-def camera_findings(adapter: BandAdapter) -> list[Finding]:
-    """Remarks where a network sees another camera, or one beyond what it has learned."""
-    if not isinstance(adapter, AsItIs):
-        return band_findings(adapter)
-    if not adapter.beyond:
-        return []
-    text = (
-        f"this camera is beyond what the network was trained for: {' and '.join(adapter.beyond)}. "
-        "Expect a worse cube than published, and compare with --method gap-tv."
-    )
-    return [Finding("warning", text)]
+FINE = 4
+"""Samples that are averaged in each larger pixel."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Rows and columns exchanged first, then the columns' order reversed."""
+
+    transposed: bool = False
+    mirrored: bool = False
+
+    @classmethod
+    def towards(cls, camera: CASSI, trained_step: float | None) -> Turn:
+        """What makes `camera` disperse along the width, as with `trained_step` pixels per band."""
+        trained_rightwards = trained_step is None or trained_step >= 0
+        rightwards = camera.offsets[-1] >= camera.offsets[0]
+        return cls(camera.axis == "height", rightwards != trained_rightwards)
+
+    @property
+    def text(self) -> str:
+        """What is done to frames, in words; empty: nothing."""
+        done = {"transposed": self.transposed, "mirrored": self.mirrored}
+        return ", ".join(word for word, applies in done.items() if applies)
+
+    def camera(self, camera: CASSI) -> CASSI:
+        """The camera that takes turned snapshots through turned masks, always along the width."""
+        if self.transposed:
+            camera = replace(camera, axis="width")
+        return camera.mirrored() if self.mirrored else camera
+
+    def there(self, frames: Tensor) -> Tensor:
+        """Frames `(…, H, W)` as the network is shown them."""
+        if self.transposed:
+            frames = frames.transpose(-2, -1)
+        if self.mirrored:
+            frames = frames.flip(-1)
+        return frames.contiguous()
+
+    def back(self, frames: Tensor) -> Tensor:
+        """Frames of the network `(…, H, W)` as the camera took them."""
+        if self.mirrored:
+            frames = frames.flip(-1)
+        if self.transposed:
+            frames = frames.transpose(-2, -1)
+        return frames.contiguous()
+
+    def pose_back(self, pose: MaskPose) -> MaskPose:
+        """A pose found in turned frames, in those of the camera."""
+        if self.mirrored:  # what went right goes left, and columns count from the other side
+            pose = replace(
+                pose,
+                right=-pose.right,
+                right_by_row=-pose.right_by_row,
+                down_by_column=-pose.down_by_column,
+                spread=-pose.spread,
+                bend=-pose.bend,
+            )
+        if self.transposed:
+            pose = replace(
+                pose,
+                down=pose.right,
+                right=pose.down,
+                down_by_column=pose.right_by_row,
+                down_by_row=pose.right_by_column,
+                right_by_column=pose.down_by_row,
+                right_by_row=pose.down_by_column,
+            )
+        return pose
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A frame of `camera`, which disperses along the width, with `width` columns of the scene."""
+
+    camera: CASSI
+    width: int
+    columns: int
+    """Columns that the network sees of them, at most as many."""
+
+    @classmethod
+    def by(cls, factor: float, camera: CASSI, width: int) -> Stretch:
+        """The nearest to `factor` with which the scene ends where a pixel does."""
+        return cls(camera, width, max(1, round(factor * width)))
+
+    @property
+    def factor(self) -> float:
+        """Pixels of the network in one of the camera's."""
+        return self.columns / self.width
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether frames change at all."""
+        return self.columns != self.width
+
+    @property
+    def shown(self) -> CASSI:
+        """The camera as the network sees it."""
+        if not self.is_needed:
+            return self.camera
+        return replace(self.camera, offsets=tuple(self.factor * o for o in self.camera.offsets))
+
+    def signal(self, signal: Tensor, noise_std: Tensor) -> tuple[Tensor, Tensor]:
+        """Snapshots `(B, H, L)` for the network, and what is left of their noise `(B,)`."""
+        if not self.is_needed:
+            return signal, noise_std
+        weights = self._there(signal.shape[-1], self.shown.measurement_size((1, self.columns))[1])
+        left = float(weights.square().sum(1).mean().sqrt())
+        return signal @ weights.T.to(signal.device), noise_std * left
+
+    def mask(self, mask: Tensor) -> Tensor:
+        """A mask `(1, 1|C, H, W)` for the network."""
+        if not self.is_needed:
+            return mask
+        columns = self.shown.mask_size((1, self.columns))[1]
+        return (mask @ self._there(mask.shape[-1], columns).T.to(mask.device)).clamp(0, 1)
+
+    def back(self, values: Tensor) -> Tensor:
+        """Cubes of the network `(…, H, W′)` in the camera's pixels `(…, H, W)`."""
+        return values @ self._back(3).T.to(values.device) if self.is_needed else values
+
+    def back_distance(self, values: Tensor) -> Tensor:
+        """The same for what is never negative, such as the width of an interval."""
+        return values @ self._back(1).T.to(values.device) if self.is_needed else values
+
+    def pose_back(self, pose: MaskPose) -> MaskPose:
+        """A pose found in frames of the network, in the camera's pixels."""
+        if not self.is_needed:
+            return pose
+        return replace(
+            pose,
+            right=pose.right / self.factor,
+            right_by_column=pose.right_by_column / self.factor,
+            right_by_row=pose.right_by_row / self.factor,
+            spread=pose.spread / self.factor,
+            bend=pose.bend / self.factor,
+            # Its pixels are longer than high, the blur of a pose is round.
+            blur=pose.blur * (1 + self.factor**-2) / 2,
+        )
+
+    def _there(self, length: int, columns: int) -> Tensor:
+        fine = (np.arange(FINE * columns, dtype=np.float64) + 0.5) / (FINE * self.factor)
+        weights = _spline(length, fine - 0.5, 3)
+        return torch.from_numpy(weights.reshape(columns, FINE, length).mean(1)).float()
+
+    def _back(self, degree: int) -> Tensor:
+        at = self.factor * (np.arange(self.width, dtype=np.float64) + 0.5) - 0.5
+        return torch.from_numpy(_spline(self.columns, at, degree)).float()
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Snapshots of one camera in a network's bands, units and orientation, and the way back."""
+
+    adapter: BandAdapter
+    turn: Turn
+    stretch: Stretch
+    gain: Tensor
+    """From each snapshot's brightness to the network's, `(B,)`."""
+    signal: Tensor
+    """`(B, H, L)`."""
+    mask: Tensor
+    """`(1, 1|C, H, W)`."""
+    noise_std: Tensor
+    """In the units of `signal`, `(B,)`."""
+    mask_std: Tensor | None = None
+    """How far the mask may be wrong, `(1, 1|C, H, W)`; None where unknown."""
+
+    @classmethod
+    def of(
+        cls,
+        signal: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise_std: Tensor,
+        gain: Tensor,
+        adapter: BandAdapter,
+        mask_std: Tensor | None = None,
+    ) -> View:
+        """Snapshots `(B, H, L)` through one `mask (1, 1|C, H, W)` for the network of `adapter`.
+
+        noise_std, gain: `(B,)`, of every snapshot.
+        mask_std: of the mask, `(1, 1|C, H, W)`, for networks that see bands and pixels as they are.
+        """
+        factor = (gain.double() * adapter.gain).float()
+        turn = Turn.towards(camera, adapter.trained_step)
+        seen, code = turn.there(signal), turn.there(adapter.mask(mask))
+        shown = turn.camera(adapter.shown)
+        columns = shown.scene_size((seen.shape[-2], seen.shape[-1]))[1]
+        stretch = Stretch.by(adapter.stretch, shown, columns)
+        seen, noise = stretch.signal(seen * factor[:, None, None], noise_std * factor)
+        told = None if mask_std is None else turn.there(mask_std)
+        return cls(adapter, turn, stretch, gain, seen, stretch.mask(code), noise, told)
+
+    @property
+    def camera(self) -> CASSI:
+        """The camera as the network sees it."""
+        return self.stretch.shown
+
+    @property
+    def is_resampled(self) -> bool:
+        """Whether pixels or bands of the network are not those of the camera."""
+        return self.stretch.is_needed or self.adapter.is_needed
+
+    def back(self, values: Tensor) -> Tensor:
+        """Cubes of the network `(B, C′, H, W′)` in the bands, units and frame of the snapshots."""
+        return self._in_bands(self.stretch.back(values))
+
+    def back_distance(self, values: Tensor) -> Tensor:
+        """The same for what is never negative, such as the width of an interval."""
+        return self._in_bands(self.stretch.back_distance(values))
+
+    def pose_back(self, pose: MaskPose) -> MaskPose:
+        """A pose of the mask that was found here, in the frame of the snapshots."""
+        return self.turn.pose_back(self.stretch.pose_back(pose))
+
+    def _in_bands(self, values: Tensor) -> Tensor:
+        gain = self.gain.float().to(values.device)[:, None, None, None]
+        return self.adapter.back(self.turn.back(values)) / gain
+
+
+def _spline(length: int, at: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
+    """Weights `(n, length)` of the values at 0 … length − 1 for those at `at`; edges continue."""
+    degree = min(degree, length - 1)
+    if degree < 1:
+        return np.ones((len(at), 1))
+    from scipy.interpolate import make_interp_spline
+
+    spline = make_interp_spline(np.arange(length), np.eye(length), k=degree)
+    return np.asarray(spline(np.clip(at, 0, length - 1)))

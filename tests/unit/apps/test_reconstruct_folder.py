@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from prismask.apps.cli.reconstruct import Finished, Job, find_snapshots, is_many, plan, run_jobs
 from prismask.errors import ConfigError, DataMissingError, FormatError
-from prismask.inference.folder import Finished, Job, find_snapshots, is_many, plan, run_jobs
 from prismask.scenes.formats.files import save
 from prismask.scenes.records import Mask, Measurement
 

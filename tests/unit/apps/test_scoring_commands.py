@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from prismask.apps.cli import app as cli
-from prismask.apps.cli.scoring_options import (
-    SHARED_OPTIONS,
+from prismask.apps.cli.evaluate import (
     ProtocolOptions,
     SceneOptions,
+    Shared,
     as_arguments,
     read_camera,
     read_faults,
@@ -85,7 +85,7 @@ def test_flags_are_off_by_default(command: str, told: list[dict[str, Any]]) -> N
 
 
 def test_an_option_is_shared_under_one_name_only() -> None:
-    names = [field.name for options in SHARED_OPTIONS for field in fields(options)]
+    names = [field.name for options in get_args(Shared) for field in fields(options)]
     assert len(names) == len(set(names))
 
 

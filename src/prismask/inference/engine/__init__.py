@@ -1,1 +1,0 @@
-"""The engine: a network over frames of any size, in bounded memory."""
