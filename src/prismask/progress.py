@@ -53,6 +53,32 @@ def as_progress(given: Progress | bool | None, title: str) -> Progress | None:
     return given
 
 
+class Pace:
+    """How long a stage has taken, and about how long it will go on."""
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._began = self._seen = time.monotonic()
+
+    def told(self, stage: str, done: int, total: int) -> str:
+        """In words, at the moment when `done` of the stage's `total` steps are done."""
+        now = time.monotonic()
+        if stage != self._stage:  # it began when the one before it was heard of last
+            self._stage, self._began = stage, self._seen
+        self._seen = now
+        passed = now - self._began
+        if not 0 < done < total:
+            return duration(passed)
+        return f"{duration(passed)}, about {duration(passed / done * (total - done))} left"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 class _Shown:
     """Draws no oftener than `pause`, and always the end of a stage."""
 
@@ -60,51 +86,55 @@ class _Shown:
 
     def __init__(self, title: str) -> None:
         self.title = title
-        self.started = time.monotonic()
+        self.pace = Pace()
         self.drawn = -1e9
 
     def __call__(self, done: int, total: int, info: Mapping[str, Any]) -> None:
+        stage = str(info.get("stage", self.title))
+        told = self.pace.told(stage, done, total)
         now = time.monotonic()
         if now - self.drawn >= self.pause or done >= total:
             self.drawn = now
-            self.draw(str(info.get("stage", self.title)), done, total, now - self.started)
+            self.draw(stage, done, total, told)
 
-    def draw(self, stage: str, done: int, total: int, seconds: float) -> None:
-        """Show that `done` of `total` steps are done."""
+    def draw(self, stage: str, done: int, total: int, told: str) -> None:
+        """Show that `done` of `total` steps are done; told: how long it took and will take."""
         raise NotImplementedError
 
 
 class _NotebookBar(_Shown):
     def __init__(self, title: str, display: Callable[..., Any]) -> None:
         super().__init__(title)
-        self._display = display
-        self._handle: Any = None
+        # At once: until the first step is done a cell would look as if nothing happened.
+        begun = _Html(f"<label>{escape(title)} <progress></progress></label>")
+        self._handle = display(begun, display_id=True)
 
-    def draw(self, stage: str, done: int, total: int, seconds: float) -> None:
-        shown = _Html(
-            f'<label>{escape(stage)} <progress value="{done}" max="{total}"></progress> '
-            f"{done} of {total}, {seconds:.0f} s</label>"
+    def draw(self, stage: str, done: int, total: int, told: str) -> None:
+        bar = f'<progress value="{done}" max="{total}"></progress>'
+        self._handle.update(
+            _Html(f"<label>{escape(stage)} {bar} {done} of {total}, {told}</label>")
         )
-        if self._handle is None:
-            self._handle = self._display(shown, display_id=True)
-        else:
-            self._handle.update(shown)
 
 
 class _TerminalBar(_Shown):
-    def draw(self, stage: str, done: int, total: int, seconds: float) -> None:
+    def __init__(self, title: str) -> None:
+        super().__init__(title)
+        sys.stderr.write(f"{title} …")
+        sys.stderr.flush()
+
+    def draw(self, stage: str, done: int, total: int, told: str) -> None:
         full = _BLOCKS * done // max(total, 1)
         bar = "#" * full + "." * (_BLOCKS - full)
         end = "\n" if done >= total else ""
-        sys.stderr.write(f"\r\x1b[K{stage} [{bar}] {done} of {total}, {seconds:.0f} s{end}")
+        sys.stderr.write(f"\r\x1b[K{stage} [{bar}] {done} of {total}, {told}{end}")
         sys.stderr.flush()
 
 
 class _Lines(_Shown):
     pause = SECONDS_BETWEEN_LINES
 
-    def draw(self, stage: str, done: int, total: int, seconds: float) -> None:
-        sys.stderr.write(f"{stage}: {done} of {total} ({seconds:.0f} s)\n")
+    def draw(self, stage: str, done: int, total: int, told: str) -> None:
+        sys.stderr.write(f"{stage}: {done} of {total} ({told})\n")
         sys.stderr.flush()
 
 

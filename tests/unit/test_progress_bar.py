@@ -52,7 +52,8 @@ def test_an_element_of_the_page_in_a_notebook(
     step = progress.progress_bar("a < b")
     step(1, 4, {})
     step(4, 4, {})
-    assert 'value="1" max="4"' in shown[0]
-    assert 'value="4" max="4"' in shown[1]
-    assert "a &lt; b" in shown[0]
+    assert shown[0] == "<label>a &lt; b <progress></progress></label>", "before the first step"
+    assert 'value="1" max="4"' in shown[1]
+    assert "0 s left" in shown[1]
+    assert 'value="4" max="4"' in shown[2]
     assert capsys.readouterr() == ("", "")

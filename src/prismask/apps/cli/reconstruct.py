@@ -22,7 +22,7 @@ from prismask.apps.cli.camera_options import CameraOptions, RawFrameOptions
 from prismask.apps.cli.terminal import remark, reporter, say
 from prismask.errors import ConfigError, OutputExistsError
 from prismask.inference.options import MethodOptions, Options
-from prismask.progress import measured, part
+from prismask.progress import duration, measured, part
 from prismask.wording import speaking_flags
 
 if TYPE_CHECKING:
@@ -264,14 +264,8 @@ def _tell(finished: Finished, done: int, total: int, seconds_left: float) -> Non
     for line in finished.remarks:
         remark(f"  {name}: {line}")
     text = finished.text if finished.status != "failed" else f"{name} failed: {finished.text}"
-    left = f"; about {_duration(seconds_left)} left" if done < total and seconds_left else ""
+    left = f"; about {duration(seconds_left)} left" if done < total and seconds_left else ""
     remark(f"{done} of {total}: {' '.join(text.split())}{left}")
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 QUICK_LOOK = ".quicklook.png"
