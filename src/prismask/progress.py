@@ -106,14 +106,13 @@ class _NotebookBar(_Shown):
     def __init__(self, title: str, display: Callable[..., Any]) -> None:
         super().__init__(title)
         # At once: until the first step is done a cell would look as if nothing happened.
-        begun = _Html(f"<label>{escape(title)} <progress></progress></label>")
+        begun = _Page(f"{title} …", f"{escape(title)} <progress></progress>")
         self._handle = display(begun, display_id=True)
 
     def draw(self, stage: str, done: int, total: int, told: str) -> None:
         bar = f'<progress value="{done}" max="{total}"></progress>'
-        self._handle.update(
-            _Html(f"<label>{escape(stage)} {bar} {done} of {total}, {told}</label>")
-        )
+        counted = f"{done} of {total}, {told}"
+        self._handle.update(_Page(f"{stage}: {counted}", f"{escape(stage)} {bar} {counted}"))
 
 
 class _TerminalBar(_Shown):
@@ -138,14 +137,18 @@ class _Lines(_Shown):
         sys.stderr.flush()
 
 
-class _Html:
+@dataclass(frozen=True)
+class _Page:
     """What a notebook shows as HTML, and anything else as text."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    text: str
+    html: str
+
+    def __repr__(self) -> str:
+        return self.text
 
     def _repr_html_(self) -> str:
-        return self._text
+        return f"<label>{self.html}</label>"
 
 
 def _notebook_display() -> Callable[..., Any] | None:
