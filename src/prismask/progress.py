@@ -59,17 +59,26 @@ class Pace:
     def __init__(self) -> None:
         self._stage = ""
         self._began = self._seen = time.monotonic()
+        self._first = (self._began, 0)
 
     def told(self, stage: str, done: int, total: int) -> str:
         """In words, at the moment when `done` of the stage's `total` steps are done."""
         now = time.monotonic()
-        if stage != self._stage:  # it began when the one before it was heard of last
-            self._stage, self._began = stage, self._seen
+        if stage != self._stage or done < self._first[1]:
+            # It began when the one before it was heard of last.
+            self._stage, self._began, self._first = stage, self._seen, (now, done)
         self._seen = now
-        passed = now - self._began
-        if not 0 < done < total:
-            return duration(passed)
-        return f"{duration(passed)}, about {duration(passed / done * (total - done))} left"
+        passed = duration(now - self._began)
+        since, before = self._first
+        if done == before and TELLING_STEPS * done >= total:
+            since, before = self._began, 0
+        if not before < done < total:
+            return passed
+        return f"{passed}, about {duration((now - since) / (done - before) * (total - done))} left"
+
+
+TELLING_STEPS = 10
+"""Of more steps than this the first is not yet judged by: it often takes longer than the others."""
 
 
 def duration(seconds: float) -> str:

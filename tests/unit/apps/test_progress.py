@@ -113,3 +113,18 @@ def test_a_step_tells_what_is_left_of_its_own_stage(
         "aligning: 2 of 4 (2 min, about 2 min left)",
         "solving: 1 of 3 (10 s, about 20 s left)",
     ]
+
+
+def test_a_slow_first_step_of_many_promises_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch)
+    with reporter() as report:
+        step = report("searching")
+        for done, seconds in ((1, 10), (11, 20)):
+            clock.now += seconds
+            step(done, 101, {})
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "searching: 1 of 101 (10 s)",
+        "searching: 11 of 101 (30 s, about 3 min left)",
+    ]
