@@ -53,6 +53,41 @@ def as_progress(given: Progress | bool | None, title: str) -> Progress | None:
     return given
 
 
+class Pace:
+    """How long a stage has taken, and about how long it will go on."""
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._began = self._seen = time.monotonic()
+        self._first = (self._began, 0)
+
+    def told(self, stage: str, done: int, total: int) -> str:
+        """In words, at the moment when `done` of the stage's `total` steps are done."""
+        now = time.monotonic()
+        if stage != self._stage or done < self._first[1]:
+            # It began when the one before it was heard of last.
+            self._stage, self._began, self._first = stage, self._seen, (now, done)
+        self._seen = now
+        passed = duration(now - self._began)
+        since, before = self._first
+        if done == before and TELLING_STEPS * done >= total:
+            since, before = self._began, 0
+        if not before < done < total:
+            return passed
+        return f"{passed}, about {duration((now - since) / (done - before) * (total - done))} left"
+
+
+TELLING_STEPS = 10
+"""Of more steps than this the first is not yet judged by: it often takes longer than the others."""
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 class _Shown:
     """Draws no more often than `pause`, and always the end of a stage."""
 
@@ -60,62 +95,69 @@ class _Shown:
 
     def __init__(self, title: str) -> None:
         self.title = title
-        self.started = time.monotonic()
+        self.pace = Pace()
         self.drawn = -1e9
 
     def __call__(self, done: int, total: int, info: Mapping[str, Any]) -> None:
+        stage = str(info.get("stage", self.title))
+        told = self.pace.told(stage, done, total)
         now = time.monotonic()
         if now - self.drawn >= self.pause or done >= total:
             self.drawn = now
-            self.draw(str(info.get("stage", self.title)), done, total, now - self.started)
+            self.draw(stage, done, total, told)
 
-    def draw(self, stage: str, done: int, total: int, seconds: float) -> None:
-        """Show that `done` of `total` steps are done."""
+    def draw(self, stage: str, done: int, total: int, told: str) -> None:
+        """Show that `done` of `total` steps are done; told: how long it took and will take."""
         raise NotImplementedError
 
 
 class _NotebookBar(_Shown):
     def __init__(self, title: str, display: Callable[..., Any]) -> None:
         super().__init__(title)
-        self._display = display
-        self._handle: Any = None
+        # At once: until the first step is done a cell would look as if nothing happened.
+        begun = _Page(f"{title} …", f"{escape(title)} <progress></progress>")
+        self._handle = display(begun, display_id=True)
 
-    def draw(self, stage: str, done: int, total: int, seconds: float) -> None:
-        shown = _Html(
-            f'<label>{escape(stage)} <progress value="{done}" max="{total}"></progress> '
-            f"{done} of {total}, {seconds:.0f} s</label>"
-        )
-        if self._handle is None:
-            self._handle = self._display(shown, display_id=True)
-        else:
-            self._handle.update(shown)
+    def draw(self, stage: str, done: int, total: int, told: str) -> None:
+        bar = f'<progress value="{done}" max="{total}"></progress>'
+        counted = f"{done} of {total}, {told}"
+        self._handle.update(_Page(f"{stage}: {counted}", f"{escape(stage)} {bar} {counted}"))
 
 
 class _TerminalBar(_Shown):
-    def draw(self, stage: str, done: int, total: int, seconds: float) -> None:
+    def __init__(self, title: str) -> None:
+        super().__init__(title)
+        sys.stderr.write(f"{title} …")
+        sys.stderr.flush()
+
+    def draw(self, stage: str, done: int, total: int, told: str) -> None:
         full = _BLOCKS * done // max(total, 1)
         bar = "#" * full + "." * (_BLOCKS - full)
         end = "\n" if done >= total else ""
-        sys.stderr.write(f"\r\x1b[K{stage} [{bar}] {done} of {total}, {seconds:.0f} s{end}")
+        sys.stderr.write(f"\r\x1b[K{stage} [{bar}] {done} of {total}, {told}{end}")
         sys.stderr.flush()
 
 
 class _Lines(_Shown):
     pause = SECONDS_BETWEEN_LINES
 
-    def draw(self, stage: str, done: int, total: int, seconds: float) -> None:
-        sys.stderr.write(f"{stage}: {done} of {total} ({seconds:.0f} s)\n")
+    def draw(self, stage: str, done: int, total: int, told: str) -> None:
+        sys.stderr.write(f"{stage}: {done} of {total} ({told})\n")
         sys.stderr.flush()
 
 
-class _Html:
+@dataclass(frozen=True)
+class _Page:
     """What a notebook shows as HTML, and anything else as text."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
+    text: str
+    html: str
+
+    def __repr__(self) -> str:
+        return self.text
 
     def _repr_html_(self) -> str:
-        return self._text
+        return f"<label>{self.html}</label>"
 
 
 def _notebook_display() -> Callable[..., Any] | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 
@@ -25,6 +28,24 @@ def _block(language: str, containing: str) -> str:
     return str(found)
 
 
+def _look(words: list[str], folder: Path) -> None:
+    """Until Ctrl-C, as it says; the browser tests look at the page."""
+    quiet = os.environ | {"BROWSER": "true"}
+    page = subprocess.Popen(
+        [sys.executable, "-m", *words], cwd=folder, stdout=subprocess.PIPE, text=True, env=quiet
+    )
+    assert page.stdout is not None
+    try:
+        (link,) = re.findall(r"http://\S+", page.stdout.readline())
+        answer = httpx.get(link, follow_redirects=True)
+        assert "Prismask" in answer.text
+        assert page.poll() is None
+    finally:
+        page.send_signal(signal.SIGINT)
+        page.wait(timeout=30)
+        page.stdout.close()
+
+
 def test_a_new_users_path(tmp_path: Path) -> None:
     """Every line of the first hour, in a fresh folder, in the order in which it is printed."""
     lines = _block("bash", "prismask demo").splitlines()
@@ -33,7 +54,8 @@ def test_a_new_users_path(tmp_path: Path) -> None:
         words = shlex.split(line, comments=True)
         assert words[0] == "prismask"
         if words[1] == "view":
-            continue  # it serves until it is stopped; the browser tests look at it
+            _look(words, tmp_path)
+            continue
         done = subprocess.run(
             [sys.executable, "-m", *words], cwd=tmp_path, capture_output=True, text=True
         )
@@ -51,7 +73,7 @@ def test_a_new_users_path(tmp_path: Path) -> None:
 
 def test_it_is_short_and_its_links_arrive() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.split()) < 550
+    assert len(text.split()) < 530
     for path in re.findall(r"\]\(([^)#]+)", text):
         assert path.startswith("http") or (ROOT / path.replace("%20", " ")).exists(), path
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tiny_web
 
+from prismask.apps.cli.camera_options import ORIENTATIONS
 from prismask.scenes.formats.files import load_cube, load_mask, load_measurement, save
 from prismask.scenes.records import Cube, Mask, Measurement
 
@@ -110,6 +111,9 @@ def test_from_upload_to_download(browser: Any, tmp_path: Path, shots: Path) -> N
         assert page.is_visible("#align")
         assert page.is_visible("#adapt")
         page.select_option("#how", "method:gap-tv")
+        for name in ("#turn_snapshot", "#turn_mask"):
+            offered = page.eval_on_selector_all(f"{name} option", "all => all.map(o => o.value)")
+            assert offered == ["", *ORIENTATIONS]
         assert page.is_visible("#align"), "solvers ask the default network"
         assert not page.is_visible("#adapt"), "solvers learn nothing"
         page.fill("#iterations", "200")

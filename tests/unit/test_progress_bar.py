@@ -36,10 +36,12 @@ def test_an_element_of_the_page_in_a_notebook(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown: list[str] = []
+    written: list[str] = []
 
     class Handle:
         def update(self, what: Any) -> None:
             shown.append(what._repr_html_())
+            written.append(repr(what))
 
     def display(what: Any, display_id: bool) -> Handle:
         assert display_id
@@ -52,7 +54,9 @@ def test_an_element_of_the_page_in_a_notebook(
     step = progress.progress_bar("a < b")
     step(1, 4, {})
     step(4, 4, {})
-    assert 'value="1" max="4"' in shown[0]
-    assert 'value="4" max="4"' in shown[1]
-    assert "a &lt; b" in shown[0]
+    assert shown[0] == "<label>a &lt; b <progress></progress></label>", "before the first step"
+    assert 'value="1" max="4"' in shown[1]
+    assert "0 s left" in shown[1]
+    assert 'value="4" max="4"' in shown[2]
+    assert written[1] == "a < b: 4 of 4, 0 s", "where a notebook is turned into text"
     assert capsys.readouterr() == ("", "")

@@ -162,7 +162,9 @@ def _check_spelling(words: Iterable[str], options: Options, given: Any) -> None:
             )
         near = [SYNONYMS[word]] if word in SYNONYMS else []
         near = near or difflib.get_close_matches(word, arguments, n=1, cutoff=CLOSE_SPELLING)
-        if word not in known and (near or not is_named):
+        # A solver that nobody named is not what somebody means who says `noise`.
+        is_known = word in known and (is_named or word not in SYNONYMS)
+        if not is_known and (near or not is_named):
             near = near or difflib.get_close_matches(word, known, n=1, cutoff=CLOSE_SPELLING)
             meant = f" Did you mean {near[0]!r}?" if near else ""
             raise ConfigError(

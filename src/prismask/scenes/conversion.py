@@ -42,6 +42,7 @@ from prismask.scenes.formats.selection import (
     check_number,
     make_record,
     may_be_list,
+    planes_advice,
 )
 from prismask.scenes.records import Array, Cube, Mask, Measurement, Record, check_mask_std
 from prismask.scenes.units import COUNTS, full_count, is_length, to_fraction
@@ -178,9 +179,8 @@ def _without_batch(array: NDArray[Any], kind: Kind, name: str) -> NDArray[Any]:
         came = "×".join(map(str, array.shape)) or "a single number"
         if kind == "measurement" and array.ndim == 3:
             raise ShapeError(
-                f"{name} is {came}; one measurement is H×W. If these are exposures of one "
-                "scene, give --average: their mean is then reconstructed. Snapshots of several "
-                "scenes are handed over one at a time."
+                f"{name} is {came}; one measurement is H×W. {planes_advice(array.shape)} "
+                "Snapshots of several scenes are handed over one at a time."
             )
         raise ShapeError(f"{name} is {came}; one {kind} is {wanted}. Hand over one at a time.")
     return array

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -157,3 +158,24 @@ def test_info_text_shows_what_is_unclear() -> None:
     assert "two arrays fit." in text
     assert "2 MB" in text
     assert max(map(len, text.splitlines())) < 110
+
+
+THREADS = """
+from prismask.apps.cli import app
+app.run = lambda words: 0 * __import__("torch").get_num_threads()
+app.main([])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other OpenMP libraries do not tell")
+@pytest.mark.parametrize(("told", "spins"), [({}, False), ({"OMP_WAIT_POLICY": "active"}, True)])
+def test_threads_of_commands_wait_without_burning_a_core(told: dict[str, str], spins: bool) -> None:
+    """On a shared machine spinning took twice the time; who asks for it gets it."""
+    kept = {name: text for name, text in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS], capture_output=True, text=True, check=True,
+        env=kept | {"OMP_DISPLAY_ENV": "verbose"} | told,
+    )  # fmt: skip
+    if "GOMP_SPINCOUNT" not in done.stderr:
+        pytest.skip("this torch does not use libgomp")
+    assert ("GOMP_SPINCOUNT = '0'" not in done.stderr) == spins

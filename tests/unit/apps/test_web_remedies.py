@@ -50,6 +50,23 @@ def test_warnings_come_first_and_each_remedy_once() -> None:
     assert all(r.seconds > 1 for one in found for r in one.remedies)
 
 
+def test_trust_is_told_once_with_its_reason() -> None:
+    doubted = result_with(HARD, DOUBT)
+    because = {"trust": 0.004, "trust_because": "the snapshot contradicts its mask."}
+    doubted.cube.attrs.update(because, trust_grade="poor")
+    first, second = notices(doubted, Estimates())
+    assert first.text.startswith("Trust: poor (0.00 of 1). The snapshot contradicts its mask. “Al")
+    assert [one.name for one in first.remedies] == ["align"]
+    assert "hard" in second.text
+
+    sound = result_with(HARD)
+    sound.cube.attrs.update(trust=0.9, trust_grade="good", trust_because="as for scenes of the fit")
+    assert [(one.level, one.text[:30]) for one in notices(sound, None)] == [
+        ("note", "Trust: good (0.90 of 1). As fo"),
+        ("note", "the scene is hard (“Adapt to t"),
+    ]
+
+
 def test_what_was_done_or_cannot_be_done_is_not_offered() -> None:
     names = [
         [r.name for one in notices(result, Estimates()) for r in one.remedies]

@@ -11,7 +11,7 @@ import torch
 import xarray
 
 import prismask
-from prismask.errors import ConfigError, PrismaskWarning
+from prismask.errors import ConfigError, PrismaskWarning, ShapeError
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction, reconstruct
 from prismask.optics.camera import CASSI
@@ -154,6 +154,9 @@ def test_descending_wavelengths_ask_for_a_negative_step(shot: Measurement, mask:
 def test_other_words_and_broken_numbers_are_told(shot: Measurement, mask: Mask) -> None:
     with pytest.raises(ConfigError, match=r"no argument 'mask_uncertainty'. Did you mean 'mask_st"):
         reconstruct(shot, mask, CAMERA, mask_uncertainty=0.1)
+    with pytest.raises(ConfigError, match=r"no argument 'noise'. Did you mean 'noise_std'?"):
+        reconstruct(shot, mask, CAMERA, noise=0.01)  # and not gap-tv in silence
+    reconstruct(shot, mask, CAMERA, "gap-tv", noise=0.01, iterations=1)
     with pytest.raises(ConfigError, match=r"not take iterations=2.5: a whole number"):
         reconstruct(shot, mask, CAMERA, "gap-tv", iterations=2.5)
 
@@ -175,3 +178,13 @@ def test_a_swapped_truth_and_the_line_that_is_warned_of(shot: Measurement, mask:
     with pytest.warns(PrismaskWarning, match=r"swapped\? score\(estimate, truth\)") as told:
         prismask.score(truth, made)
     assert told[0].filename == __file__
+
+
+def test_a_colour_picture_is_told_what_it_is(shot: Measurement, mask: Mask) -> None:
+    colour = np.stack([shot.values] * 3, axis=-1)
+    with pytest.raises(ShapeError, match="If it is the picture of a colour sensor"):
+        reconstruct(colour, mask, CAMERA)
+    with pytest.raises(
+        ShapeError, match=r"give average=True: \S+ mean is then reconstructed. Snap"
+    ):
+        reconstruct(np.stack([shot.values] * 3), mask, CAMERA)

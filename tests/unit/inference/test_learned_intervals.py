@@ -29,6 +29,7 @@ from prismask.inference.intervals.learned import (
     LearnedInterval,
     WidthHead,
     coverage,
+    rounded,
     slack_of,
 )
 from prismask.inference.intervals.snapshots import LIGHTS, Plan, Rows, Studio, collect, folder_for
@@ -41,7 +42,8 @@ from prismask.models.weights import load_weights, save_weights
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
-from prismask.scenes.records import Mask, Measurement
+from prismask.scenes.formats.files import save
+from prismask.scenes.records import Cube, Mask, Measurement
 from prismask.scenes.synthetic.demo import random_scene
 
 NAMES = feature_names(False)
@@ -370,6 +372,33 @@ def test_cubes_have_ends_and_a_verdict(network: Reconstructor, studio: Studio) -
     wider = wide.run(Measurement(shot.signal.numpy()), Mask(shot.mask[0, 0].numpy()), CAMERA)
     assert wider.upper is not None
     assert (wider.upper >= cube.upper - 1e-6).all()
+
+
+def test_ends_are_rounded_outwards_and_little() -> None:
+    exact = torch.randn(10_000, generator=seeded(0)) * torch.logspace(-8, 3, 10_000)
+    exact[:3] = torch.tensor([0.0, 1.0, -1.0])
+    up, down = rounded(exact, up=True), rounded(exact, up=False)
+    assert (up >= exact).all()
+    assert (down <= exact).all()
+    for made in (up, down):
+        torch.testing.assert_close(made, exact, rtol=0.002, atol=0)
+        torch.testing.assert_close(made[:3], exact[:3], rtol=0, atol=0)
+
+
+@pytest.mark.filterwarnings("ignore::prismask.errors.PrismaskWarning")
+def test_an_end_takes_two_thirds_of_the_cubes_space(
+    network: Reconstructor, studio: Studio, tmp_path: Path
+) -> None:
+    """Its digits that mean nothing are gone; those of the cube stay."""
+    shot = studio.shoot(40)
+    ready = Reconstruction(Options(precision="float32", check_mask=False), network)
+    cube = ready.run(Measurement(shot.signal.numpy()), Mask(shot.mask[0, 0].numpy()), CAMERA)
+    assert cube.upper is not None
+    tiled = [np.tile(one, (1, 8, 8)) for one in (cube.values, cube.upper)]
+    for name, values in zip(("cube", "upper"), tiled, strict=True):
+        save(Cube(values), tmp_path / f"{name}.nc")
+    sizes = [(tmp_path / f"{name}.nc").stat().st_size for name in ("cube", "upper")]
+    assert sizes[1] < 2 / 3 * sizes[0]
 
 
 def test_the_same_numbers_as_when_it_was_fitted(network: Reconstructor, studio: Studio) -> None:

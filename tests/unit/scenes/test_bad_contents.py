@@ -66,6 +66,13 @@ def test_deep_file_is_no_measurement(tmp_path: Path, extension: str) -> None:
     assert load_cube(path).values.shape == (3, 4, 5)
 
 
+@pytest.mark.parametrize("extension", [".npy", ".npz"])
+def test_a_colour_picture_is_not_only_a_stack_of_exposures(tmp_path: Path, extension: str) -> None:
+    path = put(tmp_path, extension, np.full((40, 50, 3), 0.5, np.float32))
+    with pytest.raises(FormatError, match="If it is the picture of a colour sensor"):
+        load_measurement(path)
+
+
 @pytest.mark.parametrize("extension", [".npy", ".npz", ".mat", ".nc"])
 @pytest.mark.parametrize("shape", [(2, 3, 4, 5), (7,)])
 def test_other_dimensions(tmp_path: Path, extension: str, shape: tuple[int, ...]) -> None:

@@ -28,7 +28,7 @@ from prismask.apps.cli.report import join, report
 from prismask.apps.cli.serve import serve
 from prismask.apps.cli.simulate import simulate
 from prismask.apps.cli.spectra import spectra
-from prismask.apps.cli.terminal import complain, settle_streams
+from prismask.apps.cli.terminal import complain, settle_streams, settle_threads
 from prismask.apps.cli.train import train
 from prismask.apps.cli.view import view
 from prismask.errors import PrismaskError
@@ -60,6 +60,7 @@ for scoring in (train, evaluate, stress, spectra_test, analyse):
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit: 0 when it worked, 2 for wrong input, 130 when interrupted."""
     settle_streams()
+    settle_threads()
     sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
 
 

@@ -25,7 +25,7 @@ from prismask.apps.cli.terminal import remark, reporter, say
 from prismask.errors import ConfigError, DataMissingError, OutputExistsError, PrismaskError
 from prismask.inference.options import MethodOptions, Options
 from prismask.parallel.workers import Outcome, Workers, run_tasks
-from prismask.progress import measured, part
+from prismask.progress import duration, measured, part
 from prismask.scenes.atomic import is_leftover
 from prismask.scenes.formats.registry import stored
 from prismask.wording import speaking_flags
@@ -497,14 +497,9 @@ def _tell(finished: Finished, done: int, total: int, seconds_left: float) -> Non
     for line in finished.remarks:
         remark(f"  {name}: {line}")
     text = finished.text if finished.status != "failed" else f"{name} failed: {finished.text}"
-    left = f"; about {_duration(seconds_left)} left" if done < total and seconds_left else ""
+    left = f"; about {duration(seconds_left)} left" if done < total and seconds_left else ""
     remark(f"{done} of {total}: {' '.join(text.split())}{left}")
 
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def find_snapshots(given: Sequence[Path], leave_out: Sequence[Path] = ()) -> list[Path]:

@@ -18,10 +18,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, TextIO
 
-from prismask.progress import SECONDS_BETWEEN_LINES, Progress
+from prismask.progress import SECONDS_BETWEEN_LINES, Pace, Progress, duration
 from prismask.scenes.formats.contents import printable
 
 
@@ -45,6 +46,15 @@ def settle_streams() -> None:
     columns = os.environ.get("COLUMNS", "1")
     if not (columns.isascii() and columns.isdigit() and int(columns) > 0):
         del os.environ["COLUMNS"]
+
+
+def settle_threads() -> None:
+    """Let threads that wait for each other sleep; has to come before torch is loaded.
+
+    By default they spin. Where another program wants one of the cores that only burns what it would
+    need, and on two cores a reconstruction took twice as long. Who sets the variable is obeyed.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 def say(text: str) -> None:
@@ -82,38 +92,63 @@ def table(rows: list[tuple[str, str]], indent: str = "") -> str:
 Report = Callable[[str], Progress]
 
 
+class Ahead:
+    """What is left of several stages whose usual seconds are known, in their order."""
+
+    def __init__(self, stages: Mapping[str, float]) -> None:
+        self._stages = dict(stages)
+        self._began = time.monotonic()
+
+    def left(self, title: str) -> str:
+        """In words, when this stage begins; empty if nothing is known about it."""
+        if title not in self._stages:
+            return ""
+        usual, number = list(self._stages.values()), list(self._stages).index(title)
+        passed, before = time.monotonic() - self._began, sum(usual[:number])
+        # How fast this machine is shows by and by; at first it counts as a usual one.
+        slower = (passed + TRUSTED_SECONDS) / (before + TRUSTED_SECONDS)
+        return f" (about {duration(slower * sum(usual[number:]))} left)"
+
+
+TRUSTED_SECONDS = 2.0
+"""Usual seconds that weigh as much as what has been seen of a machine."""
+
+
 @contextmanager
-def reporter() -> Iterator[Report]:
+def reporter(stages: Mapping[str, float] | None = None) -> Iterator[Report]:
     """Give a function that starts a named stage and returns the function that advances it.
 
     Starting the next stage, or leaving the block without an error, ends the one before.
+
+    stages: their usual seconds, where they are known: then each tells what is left of all.
     """
+    ahead = Ahead(stages or {})
     # Training and evaluation also run where rich is not installed.
     if sys.stderr.isatty() and find_spec("rich") is not None:
-        with _bars() as report:
+        with _bars(ahead) as report:
             yield report
     else:
-        yield _lines
+        yield partial(_lines, ahead)
 
 
-def _lines(title: str) -> Progress:
+def _lines(ahead: Ahead, title: str) -> Progress:
     """One line when a stage starts, and one now and then while it runs."""
-    remark(f"{title} …")
-    started = last = time.monotonic()
+    remark(f"{title}{ahead.left(title)} …")
+    pace, last = Pace(), time.monotonic()
 
     def step(done: int, total: int, info: Mapping[str, Any]) -> None:
         nonlocal last
-        now = time.monotonic()
+        now, stage = time.monotonic(), str(info.get("stage", title))
+        told = pace.told(stage, done, total)
         if now - last >= SECONDS_BETWEEN_LINES and done < total:
             last = now
-            stage = info.get("stage", title)
-            remark(f"{stage}: {done} of {total} ({now - started:.0f} s)")
+            remark(f"{stage}: {done} of {total} ({told})")
 
     return step
 
 
 @contextmanager
-def _bars() -> Iterator[Report]:
+def _bars(ahead: Ahead) -> Iterator[Report]:
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -121,6 +156,7 @@ def _bars() -> Iterator[Report]:
         TaskProgressColumn,
         TextColumn,
         TimeElapsedColumn,
+        TimeRemainingColumn,
     )
     from rich.progress import Progress as Bars
 
@@ -129,24 +165,26 @@ def _bars() -> Iterator[Report]:
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(compact=True),
     )
     with Bars(*columns, console=Console(stderr=True)) as bars:
-        running: list[TaskID] = []
+        running: dict[TaskID, str] = {}
 
         def finish() -> None:
-            if running:
-                task = running.pop()
+            while running:
+                task, stage = running.popitem()
                 total = bars.tasks[bars.task_ids.index(task)].total or 1
-                bars.update(task, total=total, completed=total)
+                bars.update(task, description=stage, total=total, completed=total)
 
         def report(title: str) -> Progress:
             finish()
-            task = bars.add_task(title, total=None)
-            running.append(task)
+            task = bars.add_task(f"{title}{ahead.left(title)}", total=None)
+            running[task] = title
 
             def step(done: int, total: int, info: Mapping[str, Any]) -> None:
-                stage = info.get("stage", title)
-                bars.update(task, description=stage, completed=done, total=total)
+                running[task] = str(info.get("stage", title))
+                bars.update(task, description=running[task], completed=done, total=total)
 
             return step
 

@@ -108,17 +108,24 @@ def notices(result: Result, estimates: Estimates | None) -> list[Notice]:
         ready = [] if estimates is None else [_remedy(name, result, estimates) for name in fitting]
         offered.update(one.name for one in ready)
         listed.append(Notice(told, page_words(text), tuple(ready)))
-    return [*_verdict(result), *listed]
+    return _with_verdict(result, listed)
 
 
-def _verdict(result: Result) -> list[Notice]:
-    """How far to trust the cube, where its method has a rule for that."""
+def _with_verdict(result: Result, listed: list[Notice]) -> list[Notice]:
+    """How far to trust the cube comes first, told once with the finding that is its reason."""
     attrs = result.cube.attrs
     if "trust_grade" not in attrs:
-        return []
-    told: Literal["warning", "note"] = "warning" if attrs["trust_grade"] == "poor" else "note"
-    text = f"Trust: {attrs['trust_grade']} ({attrs['trust']:.2f} of 1). {attrs['trust_because']}"
-    return [Notice(told, page_words(text), ())]
+        return listed
+    grade, because = str(attrs["trust_grade"]), page_words(str(attrs["trust_because"]))
+    begins = because.rstrip(".").lower()
+    same = [one for one in listed if one.text.lower().startswith(begins)][:1]
+    text, remedies = (same[0].text, same[0].remedies) if same else (because, ())
+    verdict = Notice(
+        "warning" if grade == "poor" else "note",
+        f"Trust: {grade} ({attrs['trust']:.2f} of 1). {text[:1].upper()}{text[1:]}",
+        remedies,
+    )
+    return [verdict, *(one for one in listed if one not in same)]
 
 
 def _named_in(line: str, result: Result) -> list[RemedyName]:

@@ -51,6 +51,9 @@ OTHER_CAMERAS, INCONSISTENT_MASKS = "other_cameras", "inconsistent_masks"
 """Classes of snapshots that have factors of their own."""
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Coverages that are fitted."""
+SIGNIFICANT_BITS = 10
+"""Of an end: a five-hundredth of its value at most. Nobody knows error bars better than that, and
+the digits beyond it, which are as good as random, would be a third of a cube's file."""
 CHUNK = 1 << 16
 """Values whose reach is computed at a time: what they pass through stays in the cache."""
 BEYOND = 4.0
@@ -256,7 +259,8 @@ class LearnedInterval:
         """Lower and upper end; light is not negative, so neither is the lower end."""
         above, below = self.reach(evidence, level)
         values = evidence.values
-        return torch.maximum(values - below, values.clamp_max(0)), values + above
+        lower, upper = torch.maximum(values - below, values.clamp_max(0)), values + above
+        return rounded(lower, up=False), rounded(upper, up=True)
 
     def to_record(self) -> dict[str, Any]:
         """Plain values for a weights record."""
@@ -298,6 +302,14 @@ class LearnedInterval:
                 f"the interval stored with {source} is damaged: {said}. Calibrate again "
                 "(`prismask calibrate`), or get the file anew."
             ) from error
+
+
+def rounded(ends: Tensor, up: bool) -> Tensor:
+    """Ends in `SIGNIFICANT_BITS`, a little further up or down, never inwards."""
+    step = 1 << (24 - SIGNIFICANT_BITS)
+    bits = ends.view(torch.int32)  # sign and magnitude: adding goes away from zero on either side
+    further = torch.where((ends > 0) == up, bits + (step - 1), bits)
+    return further.bitwise_and_(-step).view(ends.dtype)
 
 
 def coverage(truth: Tensor, lower: Tensor, upper: Tensor) -> float:

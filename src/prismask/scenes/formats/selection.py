@@ -84,7 +84,7 @@ def make_record(
     if len(chosen.shape) not in DIMENSIONS[kind]:
         raise ShapeError(
             f"{contents.source}: {chosen} has {len(chosen.shape)} dimensions; a {kind} has "
-            f"{' or '.join(map(str, DIMENSIONS[kind]))}. {_advice(len(chosen.shape), kind)}"
+            f"{' or '.join(map(str, DIMENSIONS[kind]))}. {_advice(chosen.shape, kind)}"
         )
     values, full = _values_and_counts(contents, chosen)
     known = {"cube": PARTS, "mask": ("std",), "measurement": ()}[kind]
@@ -324,7 +324,7 @@ def _no_choice(contents: Contents, kind: Kind | None) -> str:
             f"{start} holds no {kind}: a {kind} has "
             f"{' or '.join(map(str, DIMENSIONS[kind]))} dimensions, what is there has "
             f"{' or '.join(map(str, sorted(dimensions)))} ({sizes}). "
-            f"{_advice(max(dimensions), kind)} {found}"
+            f"{_advice(max((v.shape for v in usable), key=len), kind)} {found}"
         )
     known = ", ".join(NAMES[kind] if kind else [name for k in KINDS for name in NAMES[k]])
     several = len(_candidates(contents, kind or "cube", kind)) > 1
@@ -340,12 +340,26 @@ def _option(kind: Kind | None) -> str:
     return "--variable NAME" + (" (for --mask: --mask-variable NAME)" if kind == "mask" else "")
 
 
-def _advice(dimensions: int, wanted: Kind) -> str:
+def planes_advice(shape: tuple[int, ...]) -> str:
+    """What to do with planes `(N, H, W)` or `(H, W, N)` that came for a single measurement."""
+    exposures = (
+        "If its pages are exposures of one scene, give --average: their mean is then reconstructed."
+    )
+    if shape[-1] not in COLOUR_CHANNELS:
+        return exposures
+    return (
+        f"{exposures} If it is the picture of a colour sensor, whose filters pass other "
+        "wavelengths in every pixel: take snapshots with a monochrome one."
+    )
+
+
+COLOUR_CHANNELS = (3, 4)
+
+
+def _advice(shape: tuple[int, ...], wanted: Kind) -> str:
+    dimensions = len(shape)
     if dimensions == 3 and wanted == "measurement":
-        return (
-            "If its pages are exposures of one scene, give --average: their mean is then "
-            "reconstructed. Otherwise it is a cube, or a mask with a plane per band."
-        )
+        return f"{planes_advice(shape)} Otherwise it is a cube, or a mask with a plane per band."
     if dimensions == 3:
         return "Three dimensions are a cube, or a mask with one plane per band: load it as such."
     if dimensions == 2:

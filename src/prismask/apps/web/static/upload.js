@@ -21,6 +21,7 @@ function showBusy(busy) {
   for (const name of ["go", "try"]) byId(name).disabled = busy;
   byId("cancel").hidden = !busy;
   byId("progress-area").hidden = !busy;
+  if (busy) byId("progress-area").scrollIntoView({ block: "nearest" });
 }
 
 function showProgress(stage, share) {
@@ -131,7 +132,6 @@ form.addEventListener("submit", (event) => {
 });
 byId("try").addEventListener("click", () => {
   run(`Drawing a scene and photographing it; about ${duration(seconds(256, true))} in all`, () => get("/api/sample", { method: "POST" }));
-  byId("progress-area").scrollIntoView({ block: "nearest" });
 });
 byId("cancel").addEventListener("click", () => {
   if (job) fetch(`/api/jobs/${job}`, { method: "DELETE" });
@@ -159,6 +159,8 @@ async function showPast() {
   }));
 }
 
+// A mask can be turned as a snapshot can.
+for (const { text, value } of byId("turn_snapshot").options) byId("turn_mask").add(new Option(text, value));
 takeDrops(form, say);
 for (const place of document.querySelectorAll(".origin")) place.textContent = window.location.origin;
 offer().catch((problem) => say(problem.message, true));
