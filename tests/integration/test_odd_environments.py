@@ -26,6 +26,7 @@ COMMANDS = {
     "reconstruct": "reconstruct shot.nc --mask mask.nc --iterations 1 --no-quick-look -o cube.nc",
 }
 CLOSED = ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"]
+FULL = Path("/dev/full")
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +67,31 @@ def test_a_reconstruction_behind_closed_streams(files: Path, streams: str) -> No
     assert done.returncode == 0, done.stderr
     assert load_cube(files / "cube.nc").bands == 28
     (files / "cube.nc").unlink()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not FULL.exists(), reason="nothing plays a full disk")
+def test_streams_that_take_nothing(files: Path) -> None:
+    """Results that nobody gets are told; remarks that nobody gets change nothing."""
+    lost = prismask(files, COMMANDS["info"], f"> {FULL}")
+    assert (lost.returncode, lost.stderr) == (2, "prismask: No space left on device.\n")
+    refused = prismask(files, "info nothing.nc", f"2> {FULL}")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    made = prismask(files, COMMANDS["reconstruct"].replace("cube.nc", "full.nc"), f"2> {FULL}")
+    assert made.returncode == 0
+    assert load_cube(files / "full.nc").bands == 28
+
+
+@pytest.mark.slow
+def test_remarks_into_a_pipe_that_nobody_reads(files: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    line = COMMANDS["reconstruct"].replace("cube.nc", "piped.nc")
+    command = [sys.executable, "-m", "prismask", *line.split()]
+    done = subprocess.run(command, cwd=files, stdout=subprocess.PIPE, stderr=write, timeout=120)
+    os.close(write)
+    assert (done.returncode, b"piped.nc" in done.stdout) == (0, True)
+    assert load_cube(files / "piped.nc").bands == 28
 
 
 @pytest.mark.parametrize(

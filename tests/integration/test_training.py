@@ -461,7 +461,9 @@ def test_a_second_training_in_the_same_folder_is_told_who_holds_it(tmp_path: Pat
         ({"validated_at": 99}, "a validation at step 99"),
         ({"seconds": -1.0}, "claims -1 seconds"),
         ({"seconds": math.inf}, "claims inf seconds"),
+        ({"seconds": 10**400}, "lacks a counter"),
         ({"best_score": "nan"}, "best score of nan"),
+        ({"config": 5}, "with which configuration"),
     ],
 )
 def test_counters_that_cannot_be_true_are_refused(
@@ -475,6 +477,25 @@ def test_counters_that_cannot_be_true_are_refused(
     write_sealed(path, tensors, {**record, **facts}, overwrite=True)
     with pytest.raises(WeightsError, match=words):
         train(config, tmp_path, resume=True)
+
+
+def test_tensors_that_do_not_belong_are_refused_by_name(tmp_path: Path) -> None:
+    config = tiny_config(schedule={"epochs": 1}, speed={"ema": 0.9})
+    train(config, tmp_path)
+    path = tmp_path / "checkpoint.safetensors"
+    record, tensors = read_sealed(path, CHECKPOINT_FORMAT, "checkpoint")
+    average = next(name for name in tensors if name.startswith("average/"))
+    moment = next(name for name in tensors if name.startswith("theta/") and tensors[name].ndim)
+    for changed in (
+        {**tensors, "average/nothing": torch.zeros(2)},
+        {name: value for name, value in tensors.items() if name != average},
+        {**tensors, average: torch.zeros(3, 5, 7)},
+        {**tensors, moment: torch.zeros(3, 5, 7)},
+        {**tensors, moment: torch.zeros(3).to(torch.float8_e4m3fn)},  # without its scale
+    ):
+        write_sealed(path, changed, record, overwrite=True)
+        with pytest.raises(WeightsError, match=r"checkpoint\.safetensors does not hold"):
+            train(config, tmp_path, resume=True)
 
 
 def test_an_edited_checkpoint_is_refused(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ from torch.nn import functional as F
 
 from prismask.checks import nearest
 from prismask.errors import ConfigError, DataMissingError, PrismaskError, WeightsError
-from prismask.models.network import Reconstructor
+from prismask.models.network import Reconstructor, ensemble_size
 from prismask.models.registry import WITHOUT_PLANES, backbone, from_record, list_models
 from prismask.optics.camera import CASSI
 from prismask.optics.shear import offsets_from_step
@@ -130,6 +130,10 @@ def _opened(path: Path) -> Iterator[Any]:
 FORMAT = "prismask-weights-2"
 ARCHITECTURE = ("backbone", "bands", "inputs", "options", "posterior")
 """The part of a record that says which network the tensors belong to."""
+TABLES = ("interval", "masks", "data")
+"""Facts of a record that are tables where they are there."""
+LONGEST_REASON = 300
+"""Letters of why a record is not believed: it may hold numbers of any length."""
 
 
 def save_weights(
@@ -156,7 +160,10 @@ def save_weights(
 
 def read_record(path: Path | str) -> dict[str, Any]:
     """The record of a weights file, without its tensors."""
-    return read_sealed_record(_present(Path(path)), FORMAT, "weights file")
+    path = _present(Path(path))
+    record = read_sealed_record(path, FORMAT, "weights file")
+    _check_facts(record, path)
+    return record
 
 
 def load_weights(path: Path | str) -> Reconstructor:
@@ -216,18 +223,43 @@ def _widened(value: Tensor, like: Tensor) -> Tensor:
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Record and tensors of a file, checked against each other."""
     record, tensors = read_sealed(_present(path), FORMAT, "weights file")
-    missing = [key for key in ARCHITECTURE if key not in record]
-    if missing:
-        raise WeightsError(f"the record of {path} lacks {', '.join(missing)}.")
+    _check_facts(record, path)
     return record, tensors
 
 
 def _built(record: dict[str, Any], path: Path) -> Reconstructor:
     """The network a record describes; where it describes none, the error names the file."""
-    try:
+    with _believed(path, "describes no network"):
         return from_record(record)
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise WeightsError(f"the record of {path} describes no network: {error}") from error
+
+
+def _check_facts(record: dict[str, Any], path: Path) -> None:
+    """Raise where a record lacks what every record has, or has a fact of the wrong kind.
+
+    All that is computed with later is tried here, where the file can still be named.
+    """
+    missing = [key for key in ARCHITECTURE if key not in record]
+    if missing:
+        raise WeightsError(f"the record of {path} lacks {', '.join(missing)}.")
+    for key in ("posterior", "options", *TABLES):
+        if not isinstance(record.get(key) or {}, dict):
+            raise WeightsError(f"the record of {path} has no table at {key!r}.")
+    with _believed(path, "says what cannot be"):
+        trained_camera(record)
+        trained_variation(record)
+        ensemble_size(record)
+        float(record.get("input_level", 1.0))
+        [float(nm) for nm in record.get("wavelengths_nm") or ()]
+
+
+@contextmanager
+def _believed(path: Path, otherwise: str) -> Iterator[None]:
+    """Turn what goes wrong with the facts of a record into an error that names its file."""
+    try:
+        yield
+    except (*UNREADABLE, AttributeError, ArithmeticError, PrismaskError) as error:
+        told = str(error)[:LONGEST_REASON]
+        raise WeightsError(f"the record of {path} {otherwise}: {told}") from error
 
 
 def _fill(model: Reconstructor, tensors: dict[str, Tensor], path: Path) -> None:

@@ -62,7 +62,7 @@ def save_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
 def load_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
     """Fill `state` from a checkpoint of the same configuration; refuse any other."""
     facts, stored = read_sealed(path, FORMAT, "checkpoint")
-    before = from_table(facts.get("config", {}), str(path))
+    before = _configuration(facts, path)
     changed = [d for d in difference(before, config) if not d.startswith(FREE_TO_CHANGE)]
     if changed:
         raise WeightsError(
@@ -70,13 +70,24 @@ def load_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
             "Resume with the configuration it was made with, or start in a new folder."
         )
     step, seconds, best_score, validated_at = _counters(facts, path)
-    tensors = unpacked(stored)
     try:
-        state.model.load_state_dict(_part(tensors, "model/"))
-    except RuntimeError as error:
-        raise WeightsError(f"{path} does not hold the network it names: {error}") from error
+        _fill(state, unpacked(stored))
+    except (RuntimeError, KeyError, TypeError, ValueError) as error:
+        raise WeightsError(
+            f"{path} does not hold the network and the optimisers it names: {error}"
+        ) from error
+    state.step, state.seconds = step, seconds
+    state.best_score, state.validated_at = best_score, validated_at
+
+
+def _fill(state: TrainState, tensors: dict[str, Tensor]) -> None:
+    """Put the tensors of a checkpoint where they belong; raises for any that do not fit."""
+    state.model.load_state_dict(_part(tensors, "model/"))
     if state.average is not None:
-        for name, value in _part(tensors, "average/").items():
+        average = _part(tensors, "average/")
+        if average.keys() != state.average.keys():
+            raise KeyError(f"average of {sorted(average.keys() ^ state.average.keys())[:4]}")
+        for name, value in average.items():
             state.average[name].copy_(value)
     _fill_optimiser("theta", state.theta, state.model.backbone, tensors)
     if state.phi is not None:
@@ -84,8 +95,13 @@ def load_checkpoint(path: Path, state: TrainState, config: TrainConfig) -> None:
     if (adversary := state.adversary) is not None:
         adversary.network.load_state_dict(_part(tensors, "judge/"))
         _fill_optimiser("against", adversary.optimiser, adversary.network, tensors)
-    state.step, state.seconds = step, seconds
-    state.best_score, state.validated_at = best_score, validated_at
+
+
+def _configuration(facts: dict[str, Any], path: Path) -> TrainConfig:
+    table = facts.get("config")
+    if not isinstance(table, dict):
+        raise WeightsError(f"{path} does not say with which configuration it was made.")
+    return from_table(table, str(path))
 
 
 def _counters(facts: dict[str, Any], path: Path) -> tuple[int, float, float, int]:
@@ -93,7 +109,7 @@ def _counters(facts: dict[str, Any], path: Path) -> tuple[int, float, float, int
     try:
         step, validated_at = int(facts["step"]), int(facts["validated_at"])
         seconds, best_score = float(facts["seconds"]), float(facts["best_score"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise WeightsError(f"{path} lacks a counter that is a number: {error}.") from error
     if not 0 <= step <= MOST_STEPS or not -1 <= validated_at <= step:
         raise WeightsError(f"{path} claims {step} steps and a validation at step {validated_at}.")

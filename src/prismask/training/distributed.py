@@ -51,13 +51,20 @@ def join_world(device: torch.device | None = None) -> World:
     rank = int(os.environ["RANK"])
     local = int(os.environ.get("LOCAL_RANK", "0"))
     if not dist.is_initialized():
+        # Its functions keep the group that exists when it is first imported, torch's optimisers
+        # import it sooner or later, and threads of a group that is kept outlive `leave_world`.
+        import torch.distributed.nn.functional  # noqa: F401
+
         backend = "nccl" if device is not None and device.type == "cuda" else "gloo"
         dist.init_process_group(backend, timeout=timedelta(minutes=10))
     return World(rank, size, local)
 
 
 def leave_world() -> None:
-    """Leave the process group, if any."""
+    """Leave the process group, if any, and end its threads.
+
+    One that still runs when the interpreter ends and lets go of a tensor aborts the process.
+    """
     if dist.is_available() and dist.is_initialized():
         dist.destroy_process_group()
 

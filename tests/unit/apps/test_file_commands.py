@@ -41,6 +41,17 @@ def test_an_input_is_never_overwritten(
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()} == before
 
 
+@pytest.mark.parametrize("out", [".", "/", ".."])
+def test_a_folder_is_no_name_for_a_result(
+    out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for line in ("spectra cube.nc --points 3,3", "report .", "render cube.nc", "convert cube.nc"):
+        words = [*line.split(), *([] if "convert" in line else ["-o"]), out, "--overwrite"]
+        assert run(words) == 2, line
+        assert capsys.readouterr().err.count("\n") == 1
+
+
 def test_a_pair_beside_another_file_is_converted(tmp_path: Path) -> None:
     save(CUBE, tmp_path / "x.nc")
     assert run(["convert", str(tmp_path / "x.nc"), str(tmp_path / "x.hdr")]) == 0

@@ -72,6 +72,27 @@ def test_dark_flat_and_map_give_the_same_cube(
     assert "give a number, or a file that is there" in capsys.readouterr().err
 
 
+def test_frames_of_the_sensor_turn_with_the_snapshot(
+    folder: Path, frames: tuple[np.ndarray, np.ndarray]
+) -> None:
+    """A camera that writes columns first does so with its dark frames too."""
+    numbers, shot = np.random.default_rng(2), frames[0]
+    dark = 0.05 * numbers.random(shot.shape, dtype=np.float32)
+    flat = 1 + 0.2 * numbers.random(shot.shape, dtype=np.float32)
+    bad = np.zeros(shot.shape, np.uint8)
+    bad[20, 31] = bad[70, 12] = 1
+    given = {"dark": dark, "flat": dark + flat, "bad": bad, "raw": shot * flat + dark}
+    for name, values in given.items():
+        np.save(f"{name}.npy", values)
+        np.save(f"{name}-turned.npy", values.T)
+    line = "reconstruct raw{0}.npy --dark dark{0}.npy --flat flat{0}.npy --bad-pixels bad{0}.npy "
+    line += f"--mask mask.npy {FAST} -o cube{{0}}.nc"
+    assert run(line.format("")) == 0
+    assert run(line.format("-turned") + " --turn-snapshot transposed") == 0
+    right, turned = load_cube("cube.nc"), load_cube("cube-turned.nc")
+    np.testing.assert_array_equal(turned.values, right.values)
+
+
 @pytest.mark.parametrize("form", ["pages", "files"])
 def test_exposures_are_averaged(
     folder: Path, frames: tuple[np.ndarray, np.ndarray], form: str,

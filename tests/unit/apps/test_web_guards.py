@@ -265,6 +265,20 @@ def test_stalled_uploads_make_room_and_never_keep_one_from_cancelling(
         assert len(ended) == 1, "only as many as needed"
 
 
+def test_uploads_that_announce_nothing_take_places_too(upload_client: httpx.Client) -> None:
+    """A body in chunks, which has no length."""
+    with ExitStack() as stack:
+        senders = [stack.enter_context(Raw(upload_client)) for _ in range(4)]
+        for raw in senders:
+            raw.send(
+                f"POST /api/jobs HTTP/1.1\r\n{raw.head}transfer-encoding: chunked\r\n"
+                "content-type: multipart/form-data; boundary=b\r\n\r\n3\r\n--b\r\n"
+            )
+            time.sleep(0.1)
+        refused = [raw for raw in senders if b" 429 " in _received(raw)]
+        assert refused == senders[2:], "two at a time"
+
+
 def _received(raw: Raw) -> bytes:
     raw.socket.settimeout(1)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 from pathlib import Path
 
@@ -82,14 +83,20 @@ def test_no_flipped_bit_is_accepted(saved: Path) -> None:
         {"options": 3}, {"options": {"wdith": 8}}, {"bands": "many"}, {"bands": -1},
         {"posterior": None}, {"posterior": {"kind": "gst", "initial_std": "x"}},
         {"inputs": ["nothing"]}, {"inputs": 4}, {"backbone": ["srn"]}, {"backbone": "\ud800"},
+        {"bands": math.inf}, {"posterior": {"kind": "gst", "initial_std": 10**400}},
+        {"posterior": ["gst"]}, {"step_px": None}, {"step_px": math.inf}, {"step_px": 10**400},
+        {"offsets_px": 5}, {"offsets_px": [0, "x"]}, {"design": "triple"}, {"spread": [1]},
+        {"bend": "far"}, {"band_counts": 3}, {"mirror_ensemble": 5}, {"input_level": {}},
+        {"interval": 5}, {"masks": "some"}, {"data": [1]}, {"wavelengths_nm": ["blue"]},
     ],
 )  # fmt: skip
 def test_records_that_describe_no_network_are_refused_by_name(
     saved: Path, change: dict[str, object]
 ) -> None:
     _with_record(saved, change)
-    with pytest.raises(WeightsError, match=r"w\.safetensors"):
+    with pytest.raises(WeightsError, match=r"w\.safetensors") as refusal:
         load_weights(saved)
+    assert len(str(refusal.value)) < 1000
 
 
 def test_damage_is_noticed(saved: Path) -> None:

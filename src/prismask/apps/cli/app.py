@@ -28,7 +28,7 @@ from prismask.apps.cli.report import join, report
 from prismask.apps.cli.serve import serve
 from prismask.apps.cli.simulate import simulate
 from prismask.apps.cli.spectra import spectra
-from prismask.apps.cli.terminal import complain, settle_streams, settle_threads
+from prismask.apps.cli.terminal import complain, settle_streams, settle_threads, silence
 from prismask.apps.cli.train import train
 from prismask.apps.cli.view import view
 from prismask.errors import PrismaskError
@@ -85,7 +85,7 @@ def run(arguments: list[str]) -> int:
         return WRONG_INPUT
     except BrokenPipeError:
         # The reader of our output (`| head`) has gone; nothing is left to say.
-        sys.stderr.close()
+        silence(sys.stdout)
         return 0
     except (PrismaskError, OSError) as error:
         if debug:

@@ -185,7 +185,8 @@ class RawFrameOptions:
     """The snapshots, or the pages of the one file, are exposures of one scene: average them, and
     take their spread for the noise."""
     turn_snapshot: Orientation | None = None
-    """Turn the snapshot first, if its file is the wrong way round."""
+    """Turn the snapshot first, if its file is the wrong way round; frames of its sensor (--dark,
+    --flat, --bad-pixels) are turned with it."""
     turn_mask: Orientation | None = None
     """Turn the mask first."""
     crop_mask: str | None = None
@@ -199,11 +200,24 @@ class RawFrameOptions:
         """Those that the library takes, as it takes them."""
         return {
             "mask_std": self._mask_std(),
-            "dark": None if self.dark is None else number_or_file(self.dark, "--dark"),
-            "flat": self.flat,
-            "bad_pixels": self.bad_pixels,
+            "dark": None
+            if self.dark is None
+            else self._as_snapshot(number_or_file(self.dark, "--dark"), "dark"),
+            "flat": self._as_snapshot(self.flat, "flat"),
+            "bad_pixels": self.bad_pixels
+            if self.bad_pixels in ("auto", "none")
+            else self._as_snapshot(Path(self.bad_pixels), "bad_pixels"),
             "bits": self.bits,
         }
+
+    def _as_snapshot(self, given: Path | float | None, what: str) -> Any:
+        """A frame of the sensor, turned like the snapshot; anything else as it is."""
+        if self.turn_snapshot is None or not isinstance(given, Path):
+            return given
+        from prismask.inference.options import Frame
+
+        frame = Frame.of(given, what)
+        return Frame(_turned(frame.values, self.turn_snapshot), str(given), frame.counts)
 
     def files(self) -> list[Path]:
         """Frames that are no snapshots, though they may lie in the same folder."""

@@ -501,7 +501,6 @@ def _tell(finished: Finished, done: int, total: int, seconds_left: float) -> Non
     remark(f"{done} of {total}: {' '.join(text.split())}{left}")
 
 
-
 def find_snapshots(given: Sequence[Path], leave_out: Sequence[Path] = ()) -> list[Path]:
     """The files behind names, folders and patterns (`shots/*.mat`), each once, in order.
 

@@ -39,9 +39,10 @@ def report(
         Replace the page if it exists.
     """
     from prismask.evaluation.report.page import NAME, write_report
-    from prismask.scenes.atomic import check_folder, refuse_inputs
+    from prismask.scenes.atomic import check_folder, refuse_existing, refuse_inputs
 
     page = folder / NAME if out is None else out
+    refuse_existing(page, overwrite)
     check_folder(page.parent)
     # The tables of the page must not take the place of those of a run.
     refuse_inputs([page.with_suffix(".md")], folder.rglob("summary.md"))

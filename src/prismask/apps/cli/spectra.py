@@ -69,8 +69,8 @@ def spectra(
     from prismask.scenes.atomic import check_inputs, check_output, refuse_read
     from prismask.scenes.formats.files import load_cube
 
+    _check(out, points or regions, library, material_map, picture)
     drawn = out.with_suffix(".png") if picture else None
-    _check(out, points or regions, library, material_map, drawn)
     check_inputs(cube)
     outputs = [path for path in (out, drawn, material_map) if path is not None]
     for path in outputs:
@@ -93,7 +93,7 @@ def _check(
     asked: list[str] | None,
     library: list[Path] | None,
     material_map: Path | None,
-    drawn: Path | None,
+    picture: bool,
 ) -> None:
     """Refuse what cannot work before anything is read."""
     from prismask.scenes.spectra import check_matplotlib
@@ -106,7 +106,7 @@ def _check(
         raise ConfigError("--material-map needs materials to choose from: give --library.")
     if material_map is not None and material_map.suffix.lower() != ".png":
         raise ConfigError(f"--material-map is {material_map}; pictures are written as PNG.")
-    if drawn is not None or material_map is not None:
+    if picture or material_map is not None:
         check_matplotlib("give --no-picture for the table alone")
 
 

@@ -12,6 +12,7 @@ A step is called as `step(done, total, info)`; only the commands draw, the libra
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -63,9 +64,23 @@ def say(text: str) -> None:
 
 
 def remark(text: str) -> None:
-    """Something worth knowing that is not the result."""
-    _write(sys.stderr, text)
-    sys.stderr.flush()
+    """Something worth knowing that is not the result, and that never stops the work on it.
+
+    Where stderr takes nothing more (a full disk, a pipe that nobody reads), it goes nowhere.
+    """
+    try:
+        _write(sys.stderr, text)
+        sys.stderr.flush()
+    except OSError:
+        silence(sys.stderr)
+
+
+def silence(stream: TextIO) -> None:
+    """Let what a stream still holds, and whatever follows, go nowhere."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def _write(stream: TextIO, text: str) -> None:

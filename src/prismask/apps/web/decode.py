@@ -44,7 +44,7 @@ def decode_caged(
     where we keep it is nobody's business.
     """
     arguments = (str(source), kind, str(out), limits.values)
-    allowed = CageLimits(limits.check_seconds, limits.reader_memory)
+    allowed = CageLimits(limits.check_seconds, limits.memory)
     modules = sorted({__name__, *PARSERS})
     try:
         if is_supported():

@@ -184,11 +184,14 @@ class UploadLimit:
             return
         sends = scope["method"] in SENDING
         most = self.most_bytes if sends else SMALL_BODY
-        announced = Headers(scope=scope).get("content-length", "0")
+        headers = Headers(scope=scope)
+        announced = headers.get("content-length", "0")
         if not announced.isdecimal() or int(announced) > most:
             await _too_large(most)(scope, receive, send)
             return
-        if sends and announced != "0" and not self._has_room():
+        # A body in chunks announces nothing.
+        is_empty = announced == "0" and "transfer-encoding" not in headers
+        if sends and not is_empty and not self._has_room():
             text = "other uploads are under way; try again in a moment."
             busy = JSONResponse({"detail": text}, 429, {"Retry-After": "5"})
             await busy(scope, receive, send)

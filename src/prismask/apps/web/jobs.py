@@ -243,7 +243,7 @@ class JobQueue:
         answer = self._worker.call(
             f"{reconstruct.__module__}:{reconstruct.__name__}",
             (str(job.folder), job.order.facts(), self._limits.cube_values, job.drawn),
-            CageLimits(self._limits.seconds, self._limits.job_memory(job.values)),
+            CageLimits(self._limits.seconds, self._limits.memory),
             job.report,
             lambda: job.is_cancelled,
         )

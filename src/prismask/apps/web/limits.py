@@ -17,8 +17,9 @@ class Limits:
     """Uploads that may be under way at the same time."""
     values: int = 64 * MEBIBYTE
     """Most numbers in a snapshot or mask, by its header."""
-    cube_values: int = 256 * MEBIBYTE
-    """Most numbers in a cube: height × width × bands."""
+    cube_values: int = 96 * MEBIBYTE
+    """Most numbers in a cube: height × width × bands. A network takes eleven times their memory and
+    half a gigabyte, GAP-TV six times."""
     queue: int = 8
     """Jobs that may wait."""
     seconds: float = 900.0
@@ -31,12 +32,6 @@ class Limits:
     """Memory for results; beyond it the oldest goes."""
     picture_bytes: int = 256 * MEBIBYTE
     """Memory for rendered pictures."""
-    reader_memory: int = 6144 * MEBIBYTE
-    """Memory of the process that reads uploads; a bomb that grows beyond it just fails."""
-
-    def job_memory(self, values: int) -> int:
-        """Memory of the process that reconstructs: as the reader's, and eight cubes of the job's.
-
-        A cube of `values`, its error bar, and what they are computed from; on a GPU it needs less.
-        """
-        return self.reader_memory + 8 * 4 * min(values, self.cube_values)
+    memory: int = 6144 * MEBIBYTE
+    """Memory of a process that works for visitors, whether it reads what they sent or reconstructs;
+    a bomb that grows beyond it just fails."""
