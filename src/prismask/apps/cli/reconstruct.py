@@ -100,7 +100,6 @@ def reconstruct(
     overwrite
         Replace outputs that exist.
     """
-
     if not snapshots:
         raise ConfigError("give a snapshot, a folder of them, or a pattern in quotes.")
     frames = raw or RawFrameOptions()
