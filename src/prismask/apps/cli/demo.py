@@ -38,7 +38,7 @@ STAGES = {
     "making the method ready": 1.0, "drawing the scene": 1.1, "taking the snapshot": 0.1,
     "reconstructing": 2.5, "drawing the figures": 0.8, "writing the files": 0.7,
 }  # fmt: skip
-"""What it does, with the seconds that take at the default size on two cores."""
+"""What it does, with the seconds that each took at the default size on one core."""
 
 RECORDS = ("truth.nc", "mask.nc", "snapshot.nc", "cube.nc")
 PICTURES = (
