@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import resource
 import subprocess
 import sys
@@ -157,3 +159,20 @@ def test_info_text_shows_what_is_unclear() -> None:
     assert "two arrays fit." in text
     assert "2 MB" in text
     assert max(map(len, text.splitlines())) < 110
+
+
+@pytest.mark.slow
+def test_threads_that_wait_do_not_spin() -> None:
+    """Spinning takes the cores from whoever else uses them, and ten times as long."""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    environment |= {"OMP_DISPLAY_ENV": "VERBOSE"}
+    told = {}
+    for wish in ("", "ACTIVE"):
+        own = {"OMP_WAIT_POLICY": wish} if wish else {}
+        command = [*PRISMASK, "models", "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment | own)
+        told[wish] = re.findall(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr)
+    if not told[""]:
+        pytest.skip("torch has another OpenMP here")
+    assert told[""] == ["0"]
+    assert told["ACTIVE"] != ["0"], "whoever wants it otherwise is heard"

@@ -31,8 +31,10 @@ def settle_streams() -> None:
 
     Closed streams become nothing: files would else get their numbers, and be written into. Letters
     that a stream cannot show become their codes, also those of the help. A terminal without a width
-    has none that anybody could write for.
+    has none that anybody could write for. Threads that wait for each other sleep: where others use
+    the cores too, those that spin instead take ten times as long and all of the processor.
     """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is first imported
     for number in range(3):
         try:
             os.fstat(number)
