@@ -131,12 +131,12 @@ def _lock(handle: int, kind: int) -> bool:
 @contextmanager
 def _made(folder: Path) -> Iterator[None]:
     """Make the folder for the block; if nothing was put into a new one, it is removed again."""
-    made = not folder.exists()
     try:
+        made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise OutputExistsError(f"{folder} is a file; give the name of a folder.") from None
-    except OSError as problem:
+    except (OSError, ValueError) as problem:  # ValueError: no name of a file, with a zero in it
         raise _refusal(folder, problem) from problem
     try:
         yield
@@ -146,8 +146,8 @@ def _made(folder: Path) -> Iterator[None]:
                 folder.rmdir()  # only where nothing was left in it
 
 
-def _refusal(folder: Path, problem: OSError) -> WriteFailedError:
-    reason = problem.strerror or str(problem)
+def _refusal(folder: Path, problem: OSError | ValueError) -> WriteFailedError:
+    reason = getattr(problem, "strerror", None) or problem
     return WriteFailedError(
         f"nothing can be written into {folder}: {reason}. Choose another folder for the result."
     )
