@@ -73,6 +73,7 @@ RECONSTRUCT = "reconstruct shot.nc --mask mask.nc -o cube.nc --no-quick-look"
         ("spectra zzz.nc --points 1,1 -o s.csv", "zzz.nc does not exist.\n"),
         ("spectra scene.nc -o s.csv --points -1,7", "the pixel -1,7 does not lie on the cube"),
         ("spectra scene.nc -o s.csv --points 3,3 -1,7", "the pixel -1,7 does not lie on the cube"),
+        ("spectra scene.nc --points 3,3 --out=s.csv -1,7", "Unknown option: -1,7."),
         ("spectra scene.nc -o s.csv --regions 9,9,5,5", "9,9,5,5 is the wrong way round"),
         ("demo --method gaptv -o demo", "Did you mean 'gap-tv'?"),
         ("info several.npz --variable third", "has no variable 'third'"),

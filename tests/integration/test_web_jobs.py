@@ -184,6 +184,8 @@ def test_queue_bound_and_cancel(slow_folder: Path) -> None:
         first = tiny_web.submit(client, slow_folder, **slow).json()["id"]
         _wait_until_running(client, first)
         second = tiny_web.submit(client, slow_folder, **slow).json()["id"]
+        places = [client.get(f"/api/jobs/{job}").json()["position"] for job in (first, second)]
+        assert places == [0, 1], "the one that runs is before the one that waits"
         third = tiny_web.submit(client, slow_folder, **slow)
         assert third.status_code == 429
         assert "no more are taken" in third.json()["detail"]

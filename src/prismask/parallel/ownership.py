@@ -1,10 +1,10 @@
 """One owner for a run folder.
 
-Two runs that write into one folder would mix their records without a word. The owner holds a lock
-that the operating system releases when the process ends, however it ends; beside it lies who that
-is, for the message that the second one gets.
+Two runs that write into one folder would silently mix their records. The owner holds a lock that
+the operating system releases when the process ends, however it ends. A file beside the lock says
+who the owner is, so that a second run can be told.
 
-Runs that share the work on a folder (`shared`) hold it together, as long as they do the same.
+Runs that share the work on a folder (`shared`) hold it together, provided they do the same work.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 from prismask.errors import FolderInUseError, OutputExistsError, WriteFailedError
 
 LOCK, OWNER = ".prismask-lock", ".prismask-owner"
-"""Names of the lock and of what is known of its holder; both may be deleted when nothing runs."""
+"""Names of the lock and of the file about its holder; both may be deleted when nothing runs."""
 
 
 PATIENCE_SECONDS = 1.0
@@ -58,19 +58,19 @@ def owned(folder: Path | None, what: str) -> Iterator[None]:
             _write_owner(folder, what)
             yield
         finally:
-            # Before the lock is let go: a file that another one holds must not be removed.
+            # Before the lock is released: by then its files may belong to another run.
             _clear(folder)
             lock.release()
 
 
 @contextmanager
 def shared(folder: Path, what: str, work: str) -> Iterator[None]:
-    """Hold `folder` together with others that do the same `work` there, and with no others.
+    """Hold `folder` together with other runs that do the same `work` there, and with no others.
 
     what: the kind of work, for people; work: what makes it the same, for example a hash.
 
-    Raises `FolderInUseError` and `WriteFailedError` as `owned` does. Without file locks of POSIX
-    nothing is held.
+    Raises `FolderInUseError` and `WriteFailedError` as `owned` does. On systems without POSIX file
+    locks nothing is held.
     """
     try:
         import fcntl
@@ -89,7 +89,7 @@ def shared(folder: Path, what: str, work: str) -> Iterator[None]:
 
 
 def _opened_together(folder: Path, what: str, work: str) -> int:
-    """A handle of the lock that is held together; closing it lets it go."""
+    """A handle that holds the lock together with others; closing it releases the lock."""
     import fcntl
 
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -130,13 +130,13 @@ def _lock(handle: int, kind: int) -> bool:
 
 @contextmanager
 def _made(folder: Path) -> Iterator[None]:
-    """The folder; one that was made for nothing goes away again."""
-    made = not folder.exists()
+    """Make the folder for the block; if nothing was put into a new one, it is removed again."""
     try:
+        made = not folder.exists()
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise OutputExistsError(f"{folder} is a file; give the name of a folder.") from None
-    except OSError as problem:
+    except (OSError, ValueError) as problem:  # ValueError: no name of a file, with a zero in it
         raise _refusal(folder, problem) from problem
     try:
         yield
@@ -146,8 +146,8 @@ def _made(folder: Path) -> Iterator[None]:
                 folder.rmdir()  # only where nothing was left in it
 
 
-def _refusal(folder: Path, problem: OSError) -> WriteFailedError:
-    reason = problem.strerror or str(problem)
+def _refusal(folder: Path, problem: OSError | ValueError) -> WriteFailedError:
+    reason = getattr(problem, "strerror", None) or problem
     return WriteFailedError(
         f"nothing can be written into {folder}: {reason}. Choose another folder for the result."
     )

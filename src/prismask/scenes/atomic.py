@@ -1,4 +1,4 @@
-"""Writing files so that nothing is lost, by an interruption or by a name chosen badly.
+"""Writing files so that neither an interruption nor a badly chosen name loses anything.
 
 A new file is written beside its place (same folder, so that a rename never copies), flushed to
 the disk, and only then renamed. Whatever goes wrong before that, the old file is untouched. A
@@ -6,18 +6,18 @@ process killed in the middle leaves a hidden file that ends in `.prismask-part`;
 it for data, and the next run that writes into the folder removes it.
 
 Files that belong together (an ENVI header and its data) are swapped in an order that never shows
-a mixed pair: the *key* file, the last of the list and the one readers start from, goes away first
-and comes back last. By then all new files are complete, so that a swap that was killed in between
-can be read (`key_of_swap`, `file_of_swap`) and finished (`finish_swap`) by anyone who comes later.
+a mixed pair: the *key* file, the last of the list and the one readers start from, is removed first
+and put back last. All new files are complete before that, so a swap that was killed in between can
+be read (`key_of_swap`, `file_of_swap`) and finished (`finish_swap`) by any later process.
 
 Files that are still being written are called
-`.name.COMPUTER-PROCESS-RANDOM.prismask-part`: the token in the middle says which process of which
-computer made a file, so that what a killed run left differs from what is being written. The files
-of one write share a token: one of them leads to the others.
+`.name.COMPUTER-PROCESS-RANDOM.prismask-part`. The token in the middle says which process on which
+computer made the file, so that the remains of a killed run can be told from a write in progress.
+The files of one write share a token: from any one of them the others can be found.
 
-Before the work. An hour of computing that ends at a folder without room is an hour lost, and an
-input that its own result replaces may never be taken again. Commands ask here before they start, so
-that what a command writes is never what it reads, by whatever name either goes.
+Before the work: a computation of an hour is lost if its result does not fit on the disk, and a
+snapshot that its own result replaces may be impossible to take again. Commands therefore check
+first that the result can be written and that it is none of their inputs, under any name.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LONGEST_NAME = 150
 in_use: set[str] = set()
 """Tokens of what this process is writing."""
 swept: set[tuple[int, Path]] = set()
-"""Folders that a process has looked through, with its number: it may fork."""
+"""Folders that have been looked through, each with the number of the process, which may fork."""
 
 
 def new_token() -> str:
@@ -81,7 +81,7 @@ def hidden_start(target: Path) -> str:
 
 
 def is_leftover(path: Path) -> bool:
-    """Whether a file is the remains of an interrupted write."""
+    """Whether a file was left by an interrupted write."""
     return path.name.endswith((PART_SUFFIX, OLD_SUFFIX))
 
 
@@ -105,9 +105,9 @@ def is_abandoned(path: Path) -> bool:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what killed runs left in a folder; once per run, as folders may be large.
+    """Remove what killed runs left in a folder; once per process, as folders may be large.
 
-    Parts of a swap that was interrupted are kept: they are complete, and will be needed.
+    Parts of an interrupted swap are kept: they are complete, and needed to finish it.
     """
     if (os.getpid(), folder) in swept:
         return
@@ -246,7 +246,7 @@ def _exists(path: Path) -> bool:
 
 
 def _remove_old(targets: Sequence[Path]) -> None:
-    """Remove replaced versions that a run left which was killed when all was in its place."""
+    """Remove the replaced versions left by a run that was killed just before it removed them."""
     if targets[-1].exists():
         for target in targets:
             for old in kept_from_swap(target):
@@ -437,7 +437,7 @@ def _identity(path: Path) -> Identity | None:
 
 
 def check_inputs(*files: Path) -> None:
-    """Raise for the first file that is not there: that comes before what the output lacks."""
+    """Raise for the first file that is missing: that is told before any fault of the output."""
     from prismask.scenes.formats.registry import check_exists
 
     for path in files:

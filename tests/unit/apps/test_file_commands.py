@@ -46,7 +46,13 @@ def test_a_folder_is_no_name_for_a_result(
     out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for line in ("spectra cube.nc --points 3,3", "report .", "render cube.nc", "convert cube.nc"):
+    for line in (
+        "spectra cube.nc --points 3,3",
+        "report .",
+        "render cube.nc",
+        "convert cube.nc",
+        "camera 450=a.npy",
+    ):
         words = [*line.split(), *([] if "convert" in line else ["-o"]), out, "--overwrite"]
         assert run(words) == 2, line
         assert capsys.readouterr().err.count("\n") == 1

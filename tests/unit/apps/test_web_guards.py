@@ -91,6 +91,15 @@ def test_a_ticket_is_good_for_one_visit(stranger: httpx.Client, site: Site) -> N
     assert stranger.get("/api/about", headers={"authorization": f"Bearer {ticket}"}).is_error
 
 
+def test_a_ticket_is_good_for_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Visitors.from_environment()
+    ticket, late = known.ticket(), known.ticket()
+    assert known.admits(ticket)
+    began = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: began + 61)
+    assert not known.admits(late)
+
+
 def test_a_token_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "a-token-of-my-own")
     assert Visitors.from_environment().token == "a-token-of-my-own"

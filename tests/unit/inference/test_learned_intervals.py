@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -253,6 +254,20 @@ def test_a_brighter_exposure_changes_nothing() -> None:
         torch.testing.assert_close(first, second, rtol=1e-3, atol=2e-3)
     assert one.facts == pytest.approx(other.facts, rel=1e-2, abs=1e-4)
     assert tuple(one.facts) == FACTS
+
+
+def test_ends_lie_in_the_light_and_grow_with_the_level(fitted: Fitted) -> None:
+    seen, interval = evidence(), fitted.interval
+    far = replace(interval, quantiles=dict.fromkeys(LEVELS, 1e3))
+    lower, upper = far.ends(seen, 0.9)
+    assert (lower == 0).all(), "no light is negative"
+    assert (upper > seen.values).all()
+    seen = replace(seen, values=seen.values - 0.5)  # where the cube itself says so, it may be
+    torch.testing.assert_close(far.ends(seen, 0.9)[0], seen.values.clamp_max(0))
+    odd = replace(interval, quantiles={level: 1.0 - 0.9 * level for level in LEVELS})
+    reaches = [torch.stack(odd.reach(evidence(), level)) for level in LEVELS]
+    for less, more in pairwise(reaches):
+        assert (more >= less).all(), "whatever the factors are"
 
 
 def test_turned_by_ninety_degrees_it_is_the_same() -> None:

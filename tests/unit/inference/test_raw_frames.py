@@ -120,6 +120,27 @@ def test_hot_and_dead_pixels_are_found_filled_and_counted(
     np.testing.assert_array_equal(kept.snapshot.signal.numpy(), spoilt)
 
 
+def test_a_bad_pixel_gets_its_neighbours_light_through_its_own_opening() -> None:
+    openings = np.ones((9, 9), np.float32)
+    openings[4, 4] = 0.2
+    values = 0.5 * openings
+    bad = np.zeros((9, 9), bool)
+    bad[4, 4] = bad[6, 7] = True
+    found = raw_frames.filled(np.where(bad, np.float32(7), values), bad, openings)
+    np.testing.assert_allclose(found, values, rtol=1e-6)
+
+
+def test_corners_that_a_lens_lights_less_are_not_dead() -> None:
+    """Pixels of a flat field are compared with those around them."""
+    y, x = np.mgrid[-1:1:40j, -1:1:50j]
+    lens = (1 - 0.4 * (x**2 + y**2)).astype(np.float32)  # a fifth of the light in the corners
+    lens[20, 30] *= 0.3
+    shot = Measurement(np.full((40, 50), 0.5, np.float32) * lens)
+    corrected = raw_frames.correct(shot, np.ones((40, 50), np.float32), Options(dark=0, flat=lens))
+    assert np.argwhere(corrected.bad).tolist() == [[20, 30]]
+    np.testing.assert_allclose(corrected.values / corrected.values[0, 0], 1, rtol=1e-5)
+
+
 def test_a_map_says_which_pixels_are_bad(clean: Any, mask: Mask) -> None:
     marks = np.zeros(clean.shape, np.uint8)
     marks[30, 30:32] = 1
@@ -234,6 +255,15 @@ def test_a_mirrored_mask_stops_a_reconstruction(clean: Any, mask: Mask) -> None:
 
 
 # --- options -------------------------------------------------------------------------------------
+
+
+def test_the_same_numbers_of_another_converter_are_another_frame() -> None:
+    """Fractions of 255 and of 65535 are alike and mean other counts."""
+    values = np.full((4, 5), 0.1, np.float32)
+    recipes = {
+        Options(dark=Frame(values, "dark", counts)).recipe() for counts in (None, 255, 65535)
+    }
+    assert len(recipes) == 3
 
 
 def test_options_with_frames_are_hashable_and_decide_the_recipe(clean: Any) -> None:

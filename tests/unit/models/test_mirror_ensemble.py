@@ -6,11 +6,11 @@ from typing import Literal
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from prismask.errors import ConfigError
 from prismask.models.fast import FastReconstructor
-from prismask.models.network import Reconstructor, combined, ensemble_size
+from prismask.models.network import Reconstructor, combined, ensemble_size, run_ensemble
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
 
@@ -55,6 +55,23 @@ def test_asked_both_ways_it_does_not_care_which(
     answers = twice.answers(measurement, mask, camera)
     torch.testing.assert_close(answers[1], mirrored)
     torch.testing.assert_close(combined(answers)[1], (plain - mirrored).abs() / 2**0.5)
+
+
+class Told(nn.Module):
+    """Answers with what it is told about the mask."""
+
+    works_from_snapshot = True
+
+    def forward(self, measurement: Tensor, mask: Tensor, camera: CASSI, *told: Tensor) -> Tensor:
+        return told[-1]
+
+
+def test_how_far_the_mask_is_wrong_is_mirrored_with_it() -> None:
+    camera = CASSI.from_step(4, 1.5)
+    measurement, mask = snapshot(camera)
+    std = torch.rand(mask.shape, generator=torch.Generator().manual_seed(3))
+    answers = run_ensemble(Told(), measurement, measurement, mask, camera, 2, 0.01, std)
+    torch.testing.assert_close(answers[1], answers[0], rtol=0, atol=0)
 
 
 def test_one_answer_has_no_deviation() -> None:

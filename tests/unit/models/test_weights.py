@@ -14,7 +14,14 @@ from safetensors.torch import load_file, save_file
 
 from prismask.errors import DataMissingError, OutputExistsError, WeightsError
 from prismask.models.registry import create_model
-from prismask.models.weights import load_weights, read_record, save_weights, write_sealed
+from prismask.models.weights import (
+    fill_from,
+    load_weights,
+    read_record,
+    save_weights,
+    write_sealed,
+)
+from prismask.optics.camera import CASSI
 
 
 @pytest.fixture
@@ -129,3 +136,18 @@ def test_foreign_files(tmp_path: Path) -> None:
     (tmp_path / "w.pth").write_bytes(pickle.dumps({"a": 1}))
     with pytest.raises(WeightsError, match="safetensors"):
         load_weights(tmp_path / "w.pth")
+
+
+def test_a_network_that_sees_more_goes_on_as_what_it_was(tmp_path: Path) -> None:
+    """The planes that it had keep their weights; those that are new start at zero."""
+    few: tuple[str, ...] = ("backprojection", "normalised")
+    before = create_model("srn", bands=4, seed=0, inputs=few, width=8, blocks=1)
+    path = tmp_path / "before.safetensors"
+    save_weights(before, path, {"name": "before"}, dtype=torch.float32)
+    now = create_model("srn", bands=4, seed=1, inputs=(*few, "mask"), width=8, blocks=1)
+    fill_from(now, path)
+    generator = torch.Generator().manual_seed(2)
+    camera, mask = CASSI.from_step(4), torch.rand(1, 1, 12, 16, generator=generator)
+    shot = camera.forward(torch.rand(1, 4, 12, 16, generator=generator), mask)
+    with torch.no_grad():
+        torch.testing.assert_close(now(shot, mask, camera), before(shot, mask, camera))

@@ -15,6 +15,13 @@ from prismask.errors import FolderInUseError, OutputExistsError, WriteFailedErro
 from prismask.parallel.ownership import OWNER, owned, shared
 
 
+@pytest.mark.parametrize("name", ["a\0b", "\ud800", "x" * 300])
+def test_what_is_no_name_of_a_folder_is_told(tmp_path: Path, name: str) -> None:
+    for hold in (owned(tmp_path / name, "a training"), shared(tmp_path / name, "work", "same")):
+        with pytest.raises(WriteFailedError, match="nothing can be written into"), hold:
+            pass
+
+
 def test_the_second_one_is_told_and_the_next_one_may(tmp_path: Path) -> None:
     with (
         owned(tmp_path, "a training"),

@@ -41,6 +41,18 @@ def test_the_file_appears_only_at_the_end(tmp_path: Path) -> None:
     assert names(tmp_path) == {"out.bin"}
 
 
+def test_what_this_process_is_writing_is_no_leftover(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with write_beside(tmp_path / "first") as first:
+        first.write_bytes(b"1")
+        monkeypatch.setattr(atomic, "swept", set())  # the folder is looked through once more
+        with write_beside(tmp_path / "second") as second:
+            second.write_bytes(b"2")
+        assert first.exists()
+    assert names(tmp_path) == {"first", "second"}
+
+
 @pytest.mark.parametrize("problem", [ValueError("stop"), KeyboardInterrupt(), OSError("stop")])
 def test_an_error_leaves_the_old_file(tmp_path: Path, problem: BaseException) -> None:
     target = tmp_path / "out.bin"

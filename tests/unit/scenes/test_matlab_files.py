@@ -20,6 +20,7 @@ from prismask.errors import FormatError, ValuesError
 from prismask.scenes.formats.files import describe, load, load_cube, load_mask, load_measurement
 from prismask.scenes.formats.matlab import list_elements, read_numbers
 from prismask.scenes.records import Cube, Mask, Measurement
+from prismask.scenes.units import kaist_to_fraction
 
 
 def mat(folder: Path, **variables: Any) -> Path:
@@ -341,3 +342,12 @@ def test_v73_with_something_of_everything(tmp_path: Path) -> None:
         with pytest.raises(FormatError, match=f"{name} .*{word}.*cannot be used"):
             load_cube(path, variable=name)
     assert isinstance(load(path), Cube)
+
+
+@pytest.mark.parametrize(("largest", "full"), [(1.0, 1), (256.0, 1), (257.0, 65536), (6e4, 65536)])
+def test_floating_point_scenes_are_counts_where_no_fraction_is_so_large(
+    largest: float, full: int
+) -> None:
+    scene = np.zeros((2, 3, 4))
+    scene[1, 2, 3] = largest
+    np.testing.assert_allclose(kaist_to_fraction(scene), scene / full)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from prismask.errors import ConfigError, ShapeError
 from prismask.optics.camera import CASSI
+from prismask.solvers import twist
 from prismask.solvers.twist import Twist, two_step_factors
 
 CAMERAS = {
@@ -45,6 +46,18 @@ def test_the_objective_never_rises(weight: float | None, coupling: str) -> None:
     assert solution.objectives.shape == (60, 2)
     assert (solution.objectives.diff(dim=0) <= 0).all()
     assert (solution.objectives[-1] < solution.objectives[0]).all()
+
+
+def test_a_step_that_would_rise_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no attempt at a shorter one lowers the objective, here as none is made."""
+    monkeypatch.setattr(twist, "_ATTEMPTS", 0)
+    truth, mask = torch.cat([scene(), 0.2 * scene().flip(-1)]), aperture()
+    solver = Twist(iterations=20, weight=1.0)
+    solution = solver.solve(CAMERA.forward(truth, mask), mask, CAMERA)
+    assert solution.objectives is not None
+    steps = solution.objectives.diff(dim=0)
+    assert (steps <= 0).all()
+    assert (steps == 0).any(), "some would have risen"
 
 
 def test_the_memory_of_two_steps_pays() -> None:

@@ -12,7 +12,7 @@ from prismask.errors import ConfigError
 from prismask.optics.camera import CASSI
 from prismask.training.config import DataConfig, MaskConfig
 from prismask.training.data.batches import BatchMaker
-from prismask.training.data.crops import CropPlan, SceneBank, draw_plan
+from prismask.training.data.crops import CropPlan, SceneBank, cosines, draw_plan
 from prismask.training.data.masks import MaskSource
 
 
@@ -248,3 +248,9 @@ def test_changed_parts_make_up_the_whole() -> None:
     whole = maker(slice(0, 6), CHANGES).make(2)
     parts = [maker(slice(s, s + 3), CHANGES).make(2) for s in (0, 3)]
     torch.testing.assert_close(torch.cat([p.cube for p in parts]), whole.cube)
+
+
+def test_a_lamp_changes_the_spectrum_and_not_the_brightness() -> None:
+    shapes = cosines(28)
+    torch.testing.assert_close(shapes.sum(1), torch.zeros(3), rtol=0, atol=1e-5)
+    torch.testing.assert_close(shapes @ shapes.T, 14 * torch.eye(3), rtol=0, atol=1e-4)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from prismask.training.config import ScheduleConfig
-from prismask.training.state import phase_of_epoch, rate_factor, steps_per_epoch
+from prismask.training.state import (
+    phase_of_epoch,
+    rate_factor,
+    share_of_newest,
+    steps_per_epoch,
+)
 
 
 def test_paper_order() -> None:
@@ -34,3 +39,13 @@ def test_held_rates_fall_at_the_end_alone() -> None:
     assert [rate_factor(0, progress, held) for progress in (0.0, 0.4, 0.75)] == [1, 1, 1]
     assert rate_factor(0, 0.875, held) == pytest.approx(0.5)
     assert 0 < rate_factor(0, 1.0, held) < 0.01
+
+
+def test_the_average_forgets_the_start() -> None:
+    """The first weights are random: after a few steps little of them is left in the average."""
+    left = 1.0
+    for step in range(20):
+        left *= 1 - share_of_newest(step, 0.999)
+    assert left < 1e-3
+    assert share_of_newest(100_000, 0.999) == pytest.approx(0.001)
+    assert share_of_newest(0, 0.0) == 1.0, "without a memory it is the newest alone"

@@ -78,10 +78,10 @@ def camera(
 
     if out.suffix.lower() == ".npy":
         raise ConfigError(f"{out}: a .npy file holds no notes about the camera; write .nc or .mat.")
-    drawn = out.with_suffix(".png")
     lit, even = [_named(text) for text in pictures], [_named(text) for text in flat or []]
     read = [*(path for _, path in (*lit, *even)), dark, wavelengths]
     check_record(out, overwrite, *read)
+    drawn = out.with_suffix(".png")
     if figure:
         check_output(drawn, overwrite)
         refuse_read([drawn], *read)
