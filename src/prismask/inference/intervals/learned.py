@@ -51,9 +51,9 @@ OTHER_CAMERAS, INCONSISTENT_MASKS = "other_cameras", "inconsistent_masks"
 """Classes of snapshots that have factors of their own."""
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Coverages that are fitted."""
-SIGNIFICANT_BITS = 10
-"""Of an end: a five-hundredth of its value at most. Nobody knows error bars better than that, and
-the digits beyond it, which are as good as random, would be a third of a cube's file."""
+REACH_BITS = 10
+"""Bits that the reach of an end is known to: a thousandth of it. What lies beyond is as good as
+random, and would be a good part of a cube's file."""
 CHUNK = 1 << 16
 """Values whose reach is computed at a time: what they pass through stays in the cache."""
 BEYOND = 4.0
@@ -260,7 +260,7 @@ class LearnedInterval:
         above, below = self.reach(evidence, level)
         values = evidence.values
         lower, upper = torch.maximum(values - below, values.clamp_max(0)), values + above
-        return rounded(lower, up=False), rounded(upper, up=True)
+        return rounded(lower, values), rounded(upper, values)
 
     def to_record(self) -> dict[str, Any]:
         """Plain values for a weights record."""
@@ -304,12 +304,17 @@ class LearnedInterval:
             ) from error
 
 
-def rounded(ends: Tensor, up: bool) -> Tensor:
-    """Ends in `SIGNIFICANT_BITS`, a little further up or down, never inwards."""
-    step = 1 << (24 - SIGNIFICANT_BITS)
-    bits = ends.view(torch.int32)  # sign and magnitude: adding goes away from zero on either side
-    further = torch.where((ends > 0) == up, bits + (step - 1), bits)
-    return further.bitwise_and_(-step).view(ends.dtype)
+def rounded(ends: Tensor, values: Tensor) -> Tensor:
+    """Ends of intervals around `values`, a little further out, with bits that mean nothing zero.
+
+    What counts is how far an end lies from its value, so steps are a part of that: an error bar of
+    a thousandth on a bright value is not widened.
+    """
+    reach = ends - values
+    exponent = torch.frexp(reach)[1]
+    step = torch.ldexp(torch.ones_like(ends), exponent - (REACH_BITS + 1))
+    out = torch.where(reach > 0, (ends / step).ceil(), (ends / step).floor()) * step
+    return torch.where(reach == 0, ends, out)
 
 
 def coverage(truth: Tensor, lower: Tensor, upper: Tensor) -> float:
