@@ -40,6 +40,12 @@ def prism(first: float, last: float, bands: int = 28) -> CASSI:
     return CASSI((0.0, *np.cumsum(np.linspace(first, last, bands - 1)).tolist()))
 
 
+def uneven(least: float, most: float, seed: int) -> CASSI:
+    """28 bands at random distances, between `least` and `most` px."""
+    steps = np.random.default_rng(seed).uniform(least, most, 27)
+    return CASSI((0.0, *np.cumsum(steps).tolist()))
+
+
 CAMERAS = {
     "28 bands, 2 px": CASSI.from_step(),
     "28 bands, 2.3 to 1.7 px": prism(2.3, 1.7),
@@ -65,6 +71,11 @@ CAMERAS = {
     "28 bands, 3 px": CASSI.from_step(28, 3.0),
     "28 bands, 4 px": CASSI.from_step(28, 4.0),
     "28 bands, 5 px": CASSI.from_step(28, 5.0),
+    "28 bands, 3.4 to 0.6 px": prism(3.4, 0.6),
+    "28 bands, at random 1 to 3 px": uneven(1, 3, 0),
+    "28 bands, at random 0.3 to 3.7 px": uneven(0.3, 3.7, 1),
+    "16 bands, 3 px": CASSI.from_step(16, 3.0),
+    "8 bands, 7 px": CASSI.from_step(8, 7.0),
 }
 
 

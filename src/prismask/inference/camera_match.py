@@ -26,7 +26,8 @@ A network that works from the snapshot itself contains the camera, whatever its 
 nothing is resampled for it, and turning a frame so that light disperses the way it learned is exact
 (`Turn`). What remains is whether it has learned behind cameras like this one. A training cuts one
 spectrum into several numbers of bands, over more or fewer pixels, bent and uneven; what lies within
-that family, or near it, is within reach.
+that family, or near it, is within reach; where a record says behind which cameras the network was
+scored and did well, all between them is, evenly spaced or not.
 
 Orientation. A camera may disperse to the right, to the left, up or down. To a network each of these
 is another camera, and it has seen one in training: behind the others its cube is several decibels
@@ -58,6 +59,7 @@ from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.findings import Finding
 from prismask.models.weights import (
     ONE_CAMERA,
+    Measured,
     Variation,
     serves_any_camera,
     trained_camera,
@@ -391,20 +393,45 @@ class AsItIs(BandAdapter):
             found.append(f"it has {count}")
         if self.trained is None:
             return tuple(found)
-        counts = (self.trained.bands, *self.variation.band_counts)
+        measured = self.variation.measured
+        further = self._unlike_training(self.trained) if measured is None else self._past(measured)
+        return (*found, *further)
+
+    def _past(self, measured: Measured) -> list[str]:
+        """What lies outside all cameras behind which the network was scored and did well."""
+        found = []
+        fewest, most = measured.bands
+        if not fewest <= self.camera.bands <= most:
+            found.append(f"it has {self.camera.bands} bands (tried with {fewest} to {most})")
+        shortest, longest = measured.length_px
+        if not shortest <= self._length <= longest:
+            tried = f"tried with {shortest:.3g} to {longest:.3g} px"
+            found.append(f"its spectrum is {self._length:.3g} px long ({tried})")
+        if self._unevenness() == float("inf"):
+            found.append("its bands do not land in the order of their wavelengths")
+        return found
+
+    def _unlike_training(self, trained: CASSI) -> list[str]:
+        """What lies outside the cameras of the training, and not near them."""
+        found = []
+        counts = (trained.bands, *self.variation.band_counts)
         low, high = min(counts), max(counts)
         if not low / MISMATCH_WARNING <= self.camera.bands <= high * MISMATCH_WARNING:
             learned = f"{low}" if low == high else f"{low} to {high}"
             found.append(f"it has {self.camera.bands} bands ({learned} in training)")
         if self.dispersion_mismatch > MISMATCH_WARNING:
-            length = self.trained.offsets[-1] - self.trained.offsets[0]
+            length = trained.offsets[-1] - trained.offsets[0]
             ends = sorted({1.0, *self.variation.spread})
             learned = " to ".join(f"{abs(length) * end:.3g}" for end in (ends[0], ends[-1]))
-            own = abs(self.camera.offsets[-1] - self.camera.offsets[0])
-            found.append(f"its spectrum is {own:.3g} px long ({learned} px in training)")
+            found.append(f"its spectrum is {self._length:.3g} px long ({learned} px in training)")
         if self._unevenness() > self.variation.jitter + UNEVEN_MARGIN:
             found.append("its bands do not land in even steps or along a curve like a prism's")
-        return tuple(found)
+        return found
+
+    @property
+    def _length(self) -> float:
+        """Of the camera's spectrum, in pixels."""
+        return abs(self.camera.offsets[-1] - self.camera.offsets[0])
 
     def why_not(self, network: str) -> str:
         """Why the network called `network` is not taken by default."""

@@ -284,6 +284,16 @@ def _present(path: Path) -> Path:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """Single-disperser cameras behind which a network was scored and did well, in any spacing."""
+
+    bands: tuple[int, int]
+    """Fewest and most bands."""
+    length_px: tuple[float, float]
+    """Shortest and longest spectrum, in pixels."""
+
+
+@dataclass(frozen=True)
 class Variation:
     """How far the cameras of a training lay from the one in its record (`optics.varied_prism`)."""
 
@@ -297,6 +307,8 @@ class Variation:
     """Into how many bands the spectrum was cut, besides that camera's own."""
     designs: tuple[str, ...] = ()
     """How many dispersers there were, besides that camera's own."""
+    measured: Measured | None = None
+    """What was found to be within reach, where somebody has looked."""
 
     def nearest_spread(self, factor: float) -> float:
         """The factor it learned that is nearest; the camera of the record is always among them."""
@@ -337,7 +349,16 @@ def trained_variation(record: dict[str, Any]) -> Variation:
         float(record.get("jitter", ONE_CAMERA.jitter)),
         tuple(int(count) for count in record.get("band_counts", ())),
         tuple(str(design) for design in record.get("designs", ())),
+        _measured(record.get("measured_cameras")),
     )
+
+
+def _measured(found: Mapping[str, Any] | None) -> Measured | None:
+    if found is None:
+        return None
+    fewest, most = found["bands"]
+    shortest, longest = found["length_px"]
+    return Measured((int(fewest), int(most)), (float(shortest), float(longest)))
 
 
 def knows_wrong_masks(record: Mapping[str, Any]) -> bool:

@@ -260,6 +260,30 @@ def test_the_record_says_behind_which_cameras_it_learned(camera: CASSI, beyond: 
     assert bool(found.beyond) == bool(beyond)
 
 
+TRIED = {**LEARNED, "measured_cameras": {"bands": [8, 54], "length_px": [21.5, 70.5]}}
+
+
+@pytest.mark.parametrize(
+    ("camera", "beyond"),
+    [
+        (CASSI.from_step(8, 7.0), ""),
+        (CASSI.from_step(54, 1.0), ""),
+        (CASSI.from_step(28, 0.8), ""),
+        (CASSI.from_step(28, -2.6, axis="height"), ""),
+        (CASSI(tuple(54 * u**2 for u in np.linspace(0, 1, 28))), ""),
+        (CASSI.from_step(7, 7.0), "it has 7 bands (tried with 8 to 54)"),
+        (CASSI.from_step(28, 3.0), "81 px long (tried with 21.5 to 70.5 px)"),
+        (CASSI.from_step(28, 2.0, design="dual"), "it has two dispersers"),
+        (CASSI((0.0, 6.0, 3.0, *(3.0 * k for k in range(3, 18)))), "in the order"),
+    ],
+)
+def test_all_between_cameras_that_were_tried_is_within_reach(camera: CASSI, beyond: str) -> None:
+    found = adapter(camera, **TRIED)
+    assert found.is_within_reach == (not beyond)
+    assert beyond in " ".join(found.beyond)
+    assert found.is_other_camera, "its errors are still its own"
+
+
 def test_one_camera_in_the_record_is_one_camera_and_those_near_it() -> None:
     assert adapter(CASSI.from_step(26, 2.1)).is_within_reach
     assert not adapter(CASSI.from_step(16, 3.0)).is_within_reach

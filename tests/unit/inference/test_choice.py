@@ -68,6 +68,17 @@ def test_the_camera_decides(folder: Path, camera: CASSI, expected: str | None) -
     assert ("gap-tv is used" in told) == (expected is None)
 
 
+def test_a_network_that_sees_cameras_as_they_are_comes_first(folder: Path) -> None:
+    model = create_model("lumen", bands=BANDS, seed=9, width=8, stages=1, levels=1)
+    facts = {"step_px": 2.0, "default": True, "spread": [0.6, 1.1]}
+    save_weights(model, folder / "any.safetensors", {"name": "any", **facts})
+    (folder / "own.safetensors").unlink()
+    among = weights.defaults(folder)
+    for step, expected in ((2.0, "any"), (1.5, "any"), (4.0, "many"), (0.5, None)):
+        found = weights_for(CASSI.from_step(BANDS, step), among)
+        assert (None if found is None else found.name) == expected
+
+
 def test_who_asks_is_given_that_everywhere(folder: Path) -> None:
     for asked in (Options("twist"), Options(model=str(folder / "own.safetensors"))):
         chosen = Choice(asked, CPU)

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import entry_points
+from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -39,7 +40,7 @@ from prismask.inference.methods.protocol import Aligner, Capabilities, Estimate,
 from prismask.inference.methods.solver import FunctionMethod, SolverMethod
 from prismask.inference.options import Options
 from prismask.models.network import Reconstructor
-from prismask.models.weights import Shipped, defaults, load_model
+from prismask.models.weights import Shipped, defaults, load_model, serves_any_camera
 from prismask.optics.camera import CASSI
 from prismask.solvers import list_solvers
 from prismask.solvers.gap_tv import GapTv
@@ -258,13 +259,16 @@ def able(among: tuple[Shipped, ...], options: Options) -> tuple[Shipped, ...]:
 def weights_for(camera: CASSI, among: tuple[Shipped, ...]) -> Shipped | None:
     """The weights to take behind `camera`, or None where it is out of reach of all.
 
-    Those whose own camera it is; else those that are there for other cameras, if they reach it.
+    Those whose own camera it is; else of those that reach it the ones that see every camera as it
+    is, then the ones that are there for other cameras.
     """
     for one in among:
         if not adapter_of(one, camera).is_other_camera:
             return one
     near = [one for one in among if adapter_of(one, camera).is_within_reach]
-    return next((one for one in near if one.is_default_elsewhere), near[0] if near else None)
+    as_it_is = (one for one in near if serves_any_camera(one.record))
+    elsewhere = (one for one in near if one.is_default_elsewhere)
+    return next(chain(as_it_is, elsewhere, near), None)
 
 
 def adapter_of(one: Shipped, camera: CASSI) -> BandAdapter:
