@@ -312,7 +312,7 @@ def told_by_wrong_commands(lab: Path) -> list[str]:
     for name, array in arrays.items():
         np.save(lab / f"{name}.npy", array)
     np.savez(lab / "two.npz", a=shot, b=shot)
-    for bands, step in ((28, 0.9), (24, 0.5)):
+    for bands, step in ((28, 0.9), (24, 0.5), (20, 4.5)):
         size = CASSI.from_step(bands, step).scene_size((shot.shape[0], shot.shape[1]))
         np.save(lab / f"mask_{bands}.npy", np.resize(mask, size))
     wrong = """
@@ -334,7 +334,7 @@ def told_by_wrong_commands(lab: Path) -> list[str]:
         clipped.npy --mask mask.mat
         offset.npy --mask mask.mat
         cropped.npy --mask mask.mat
-        snapshot.mat --mask mask_28.npy --bands 28 --step 0.9
+        snapshot.mat --mask mask_20.npy --bands 20 --step 4.5
         snapshot.mat --mask mask_24.npy --bands 24 --step 0.5
         snapshot.mat --mask mask_28.npy --bands 28 --step 0.9 --model any.safetensors
         snapshot.mat --mask mask.mat --mask-std 0.1 --method gap-tv --iterations 1

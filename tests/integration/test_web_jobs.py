@@ -113,9 +113,9 @@ def test_a_camera_is_told_in_the_form(folder: Path, served: httpx.Client) -> Non
 def test_whoever_says_nothing_gets_the_network_for_the_camera(
     folder: Path, served: httpx.Client
 ) -> None:
-    close = CASSI.from_step(28, 1.5)
+    wide = CASSI.from_step(28, 3.0)
     scene, mask = random_scene(1, tiny_web.SIZE), load_mask(folder / "mask.nc")
-    save(simulate(scene, mask, close), folder / "snapshot.nc", overwrite=True)
+    save(simulate(scene, mask, wide), folder / "snapshot.nc", overwrite=True)
     answer = tiny_web.submit(served, folder)
     status = tiny_web.wait_for(served, answer.json()["id"])
     assert status["state"] == "done", status
