@@ -35,10 +35,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from strips import Strip, bright_strips, brightest
+from strips import Strip, bright_strips
 from torch import Tensor
 
 from prismask.inference.alignment.pose import BLUR, DISPERSION, POSITION, TONES, MaskPose
+from prismask.inference.alignment.search import brightest
 from prismask.inference.engine import Engine
 from prismask.optics.camera import CASSI
 from prismask.progress import Progress

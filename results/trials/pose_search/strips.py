@@ -11,6 +11,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from prismask.inference.alignment.pose import MaskPose
+from prismask.inference.alignment.search import brightest, cut
 from prismask.optics.camera import CASSI
 
 MARGIN = 16
@@ -75,16 +76,3 @@ def bright_strips(signal: Tensor, mask: Tensor, camera: CASSI, lines: int) -> li
         halves = (slice(0, count // 2), slice(count // 2, count))
         found = [brightest(signal, camera, lines, half) for half in halves]
     return [Strip(signal, mask, camera, piece) for piece in found]
-
-
-def brightest(signal: Tensor, camera: CASSI, lines: int, within: slice = slice(None)) -> slice:
-    """The `lines` lines along the dispersion with most light: without light there is no code."""
-    by_line = signal.double().square().sum(1 if camera.axis == "width" else 0)[within]
-    lines = min(lines, len(by_line))
-    first = (within.start or 0) + int(by_line.unfold(0, lines, 1).sum(1).argmax())
-    return slice(first, first + lines)
-
-
-def cut(values: Tensor, lines: slice, camera: CASSI) -> Tensor:
-    """Lines of a measurement or a mask."""
-    return values[..., lines, :] if camera.axis == "width" else values[..., lines]

@@ -304,7 +304,12 @@ def nearest_bend(
 
 def _landings(camera: CASSI) -> NDArray[np.float64]:
     """Pixels from the first band to each, whichever direction they run in."""
-    return band_positions(camera) * abs(camera.offsets[-1] - camera.offsets[0])
+    return band_positions(camera) * _length(camera)
+
+
+def _length(camera: CASSI) -> float:
+    """Of a camera's spectrum, in pixels."""
+    return abs(camera.offsets[-1] - camera.offsets[0])
 
 
 def _step(camera: CASSI) -> float:
@@ -404,9 +409,9 @@ class AsItIs(BandAdapter):
         if not fewest <= self.camera.bands <= most:
             found.append(f"it has {self.camera.bands} bands (tried with {fewest} to {most})")
         shortest, longest = measured.length_px
-        if not shortest <= self._length <= longest:
+        if not shortest <= (length := _length(self.camera)) <= longest:
             tried = f"tried with {shortest:.3g} to {longest:.3g} px"
-            found.append(f"its spectrum is {self._length:.3g} px long ({tried})")
+            found.append(f"its spectrum is {length:.3g} px long ({tried})")
         if self._unevenness() == float("inf"):
             found.append("its bands do not land in the order of their wavelengths")
         return found
@@ -420,18 +425,13 @@ class AsItIs(BandAdapter):
             learned = f"{low}" if low == high else f"{low} to {high}"
             found.append(f"it has {self.camera.bands} bands ({learned} in training)")
         if self.dispersion_mismatch > MISMATCH_WARNING:
-            length = trained.offsets[-1] - trained.offsets[0]
             ends = sorted({1.0, *self.variation.spread})
-            learned = " to ".join(f"{abs(length) * end:.3g}" for end in (ends[0], ends[-1]))
-            found.append(f"its spectrum is {self._length:.3g} px long ({learned} px in training)")
+            learned = " to ".join(f"{_length(trained) * end:.3g}" for end in (ends[0], ends[-1]))
+            own = f"{_length(self.camera):.3g}"
+            found.append(f"its spectrum is {own} px long ({learned} px in training)")
         if self._unevenness() > self.variation.jitter + UNEVEN_MARGIN:
             found.append("its bands do not land in even steps or along a curve like a prism's")
         return found
-
-    @property
-    def _length(self) -> float:
-        """Of the camera's spectrum, in pixels."""
-        return abs(self.camera.offsets[-1] - self.camera.offsets[0])
 
     def why_not(self, network: str) -> str:
         """Why the network called `network` is not taken by default."""
@@ -458,8 +458,8 @@ class AsItIs(BandAdapter):
         """Length of the spectrum in pixels over that of the record's camera."""
         if self.trained is None or min(self.camera.bands, self.trained.bands) < 2:
             return None
-        own, known = (c.offsets[-1] - c.offsets[0] for c in (self.camera, self.trained))
-        return abs(own / known) if known else None
+        known = _length(self.trained)
+        return _length(self.camera) / known if known else None
 
     def _unevenness(self) -> float:
         """How far bands land from the nearest known curve, in halves of their mean distance."""
