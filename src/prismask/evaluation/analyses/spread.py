@@ -36,6 +36,7 @@ from prismask.inference.engine import RunningMoments
 from prismask.inference.inspection import prepare
 from prismask.inference.methods.network import NetworkMethod, as_network
 from prismask.inference.methods.protocol import Method
+from prismask.models.inputs import Observation
 from prismask.models.network import combined
 from prismask.models.posterior import perturb, prior_noise
 from prismask.optics.camera import CASSI
@@ -95,19 +96,20 @@ class Shown:
         if network is None:
             return None
         ready = prepare(measurement, mask, camera, with_noise=network.engine.wants_noise)
-        seen = network.view(ready.signal, ready.mask, camera, ready.noise_std, ready.brightness)
-        return cls(network, seen)
+        taken = Observation(ready.signal, ready.mask, camera, ready.noise_std)
+        return cls(network, network.view(taken, ready.brightness))
 
     def single(self) -> tuple[Tensor, Tensor | None]:
         """The cube of a single pass, and how far a mirror ensemble's answers are apart."""
         posterior = self.method.engine.network.model.posterior
-        return self.answer(posterior.mean(self.view.mask))
+        return self.answer(posterior.mean(self.view.shown.mask))
 
     def answer(self, mask: Tensor) -> tuple[Tensor, Tensor | None]:
         """The same for exactly this mask, both `(C′, H, W′)`."""
-        engine, seen = self.method.engine, self.view
-        noise = seen.noise_std if engine.wants_noise else None
-        cube, apart = combined(engine.network.answers(seen.signal, mask, seen.camera, noise))
+        engine, seen = self.method.engine, self.view.shown._replace(mask=mask)
+        if not engine.wants_noise:
+            seen = seen._replace(noise=None)
+        cube, apart = combined(engine.network.answers(seen))
         return cube[0], None if apart is None else apart[0]
 
 
@@ -117,7 +119,7 @@ def spread_over_samples(shown: Shown, count: int, generator: torch.Generator) ->
     posterior = network.model.posterior
     if not posterior.is_random:
         raise ConfigError("this network has no mask posterior, so no masks can be drawn from it.")
-    mask, between = shown.view.mask, RunningMoments()
+    mask, between = shown.view.shown.mask, RunningMoments()
     with torch.inference_mode():
         # g is the same for every draw, so it is computed once; ε comes from the CPU, which makes
         # the draws the same on every device.

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.alignment.search import RunCounter, Search, brightest, cut
 from prismask.inference.engine import Engine
-from prismask.optics.camera import CASSI
+from prismask.models.inputs import Observation
 
 LINES = 32
 """Lines along the dispersion that are used, the brightest there are."""
@@ -60,27 +58,18 @@ class Probe:
         return self.gain > INCONSISTENT_FROM
 
 
-def probe_mask(
-    engine: Engine,
-    signal: Tensor,
-    mask: Tensor,
-    camera: CASSI,
-    noise_std: float | None = None,
-    mask_std: Tensor | None = None,
-) -> Probe | None:
-    """Try other poses of `mask (1, 1|C, H, W)` behind `signal (H, L)`, in the network's units.
+def probe_mask(engine: Engine, seen: Observation) -> Probe | None:
+    """Try other poses of the mask of one snapshot, in the network's units.
 
-    mask_std: how far it may be wrong besides, where that was told.
     None: too small, or too dark, to tell.
     """
-    if min(mask.shape[-2:]) < SMALLEST or not float(signal.abs().max()) > 0:
+    if min(seen.mask.shape[-2:]) < SMALLEST or not float(seen.measurement.abs().max()) > 0:
         return None
-    lines = brightest(signal, camera, LINES)
+    lines = brightest(seen.measurement[0], seen.camera, LINES)
     # Cut first: moving the planes of a large mask takes longer than the network on a few lines.
     near = slice(max(0, lines.start - MARGIN), lines.stop + MARGIN)
     inside = slice(lines.start - near.start, lines.stop - near.start)
-    seen, around = cut(signal, near, camera), cut(mask, near, camera)
-    told = None if mask_std is None else cut(mask_std, near, camera)
-    search = Search(engine, seen, around, camera, noise_std, [inside], RunCounter(), told)
+    around = seen.with_images(lambda image: cut(image, near, seen.camera))
+    search = Search(engine, around, [inside], RunCounter())
     least = min(search.residual(pose) for pose in TRIES)
     return Probe(1 - least / max(search.residual(MaskPose()), 1e-12))

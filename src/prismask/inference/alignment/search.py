@@ -24,7 +24,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ from torch import Tensor
 
 from prismask.inference.alignment.pose import BLUR, DISPERSION, FIELDS, POSITION, TONES, MaskPose
 from prismask.inference.engine import Engine
+from prismask.models.inputs import Observation
 from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI
 from prismask.progress import Progress
@@ -102,30 +103,20 @@ class Alignment:
         )
 
 
-def align_mask(
-    engine: Engine,
-    signal: Tensor,
-    mask: Tensor,
-    camera: CASSI,
-    noise_std: float | None = None,
-    progress: Progress | None = None,
-    mask_std: Tensor | None = None,
-) -> Alignment:
-    """Find the pose of `mask (1, 1|C, H, W)` behind `signal (H, L)`, both in the network's units.
+def align_mask(engine: Engine, seen: Observation, progress: Progress | None = None) -> Alignment:
+    """Find the pose of the mask of one snapshot, in the network's units.
 
-    mask_std: how far the mask may be wrong besides, where that was told.
     progress: called after each run of the network with how many were made, of how many at most.
     """
-    size = (mask.shape[-2], mask.shape[-1])
     count = RunCounter(progress, RUNS)
 
     def search(pieces: list[slice]) -> Search:
-        return Search(engine, signal, mask, camera, noise_std, pieces, count, mask_std)
+        return Search(engine, seen, pieces, count)
 
-    pieces = pieces_of(size, camera)
+    pieces = pieces_of((seen.mask.shape[-2], seen.mask.shape[-1]), seen.camera)
     part = whole = search(pieces)
     if sum(piece.stop - piece.start for piece in pieces) >= 6 * FEW:
-        part = search(bright_pieces(signal, camera))
+        part = search(bright_pieces(seen.measurement[0], seen.camera))
 
     def descend(start: Lowest, free: Sequence[str], enough: float, least: float) -> Lowest:
         """From `start`, or `start` itself where that lowers what is left by less than `least`.
@@ -190,21 +181,17 @@ class Search:
     def __init__(
         self,
         engine: Engine,
-        signal: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise_std: float | None,
+        seen: Observation,
         pieces: list[slice],
         count: RunCounter,
-        mask_std: Tensor | None = None,
     ) -> None:
-        self.engine, self.camera, self.mask, self.count = engine, camera, mask, count
+        self.engine, self.camera, self.mask, self.count = engine, seen.camera, seen.mask, count
         self.pieces = pieces
-        self.seen = [cut(signal, piece, camera)[None].to(engine.device) for piece in self.pieces]
-        self.energy = sum(float(seen.double().square().sum()) for seen in self.seen) or 1.0
-        self.noise = None if noise_std is None else torch.tensor([noise_std], device=engine.device)
-        spread = torch.zeros_like(mask[:, :1]) if mask_std is None else mask_std
-        self.spreads = [self._strip(spread, piece) for piece in self.pieces]
+        noise = None if seen.noise is None else seen.noise.to(engine.device)
+        spread = torch.zeros_like(seen.mask[:, :1]) if seen.mask_std is None else seen.mask_std
+        told = seen._replace(noise=noise, mask_std=spread)
+        self.seen = [told.with_images(partial(self._strip, piece=piece)) for piece in pieces]
+        self.energy = sum(float(s.measurement.double().square().sum()) for s in self.seen) or 1.0
 
     @cached_property
     def exact(self) -> Reconstructor:
@@ -214,12 +201,11 @@ class Search:
     def residual(self, pose: MaskPose) -> float:
         """‖r‖ / ‖y‖ with the mask in `pose`."""
         energy, moved = 0.0, pose.moved(self.mask)
-        for seen, piece, spread in zip(self.seen, self.pieces, self.spreads, strict=True):
+        for seen, piece in zip(self.seen, self.pieces, strict=True):
             code = pose.by_band(self._strip(moved, piece), self.camera).clamp(0, 1)
-            cube = self.engine.network.before_projection(
-                seen, code, self.camera, self.noise, spread
-            )
-            energy += float((seen - self.camera.forward(cube, code)).double().square().sum())
+            cube = self.engine.network.before_projection(seen._replace(mask=code))
+            left = seen.measurement - self.camera.forward(cube, code)
+            energy += float(left.double().square().sum())
         self.count(1)
         return math.sqrt(energy / self.energy)
 
@@ -279,7 +265,7 @@ class Search:
         """log (‖r‖ / ‖y‖) and its derivative by each field of the pose."""
         energy, by_number = 0.0, np.zeros(len(FIELDS))
         moved, by_position, by_value = pose.derivatives(self.mask)
-        for seen, piece, spread in zip(self.seen, self.pieces, self.spreads, strict=True):
+        for seen, piece in zip(self.seen, self.pieces, strict=True):
             strip = self._strip(moved, piece)
             positions, values = (
                 [pose.by_band(self._strip(change, piece), self.camera) for change in changes]
@@ -292,8 +278,8 @@ class Search:
             with torch.enable_grad():
                 code = here.clamp(0, 1)
                 shown = self.exact.posterior.mean(code)
-                cube = self.exact.before_projection(seen, shown, self.camera, self.noise, spread)
-                left = (seen - self.camera.forward(cube, code)).square().sum()
+                cube = self.exact.before_projection(seen._replace(mask=shown))
+                left = (seen.measurement - self.camera.forward(cube, code)).square().sum()
             (by_mask,) = torch.autograd.grad(left, here)
             energy += float(left.detach())
             by_number += [float((by_mask * change).sum()) for change in changes]

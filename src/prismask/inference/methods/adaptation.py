@@ -25,7 +25,7 @@ from torch import Tensor
 
 from prismask.inference.engine import Engine, project
 from prismask.inference.findings import Finding
-from prismask.models.inputs import UNKNOWN, Noise
+from prismask.models.inputs import UNKNOWN, Noise, Observation
 from prismask.models.network import Reconstructor
 from prismask.models.posterior import perturb
 from prismask.optics.camera import CASSI
@@ -122,29 +122,19 @@ class Learned:
 
 
 def learn(
-    engine: Engine,
-    signal: Tensor,
-    mask: Tensor,
-    camera: CASSI,
-    noise_std: float,
-    steps: int,
-    seed: int,
-    progress: Progress | None,
-    mask_std: Tensor | None = None,
+    engine: Engine, seen: Observation, steps: int, seed: int, progress: Progress | None
 ) -> Learned:
-    """The network after it has learned the scene, unless that made its cube explain less."""
-
-    def cube_of(one: Engine) -> Tensor:
-        return one.run(signal, mask, camera, noise_std=noise_std, mask_std=mask_std).values
-
-    first = cube_of(engine)
+    """The network after it has learned the scene of one snapshot, unless that made its cube
+    explain less."""
+    first, noise = engine.run(seen).values, 0.0 if seen.noise is None else float(seen.noise)
     taught = adapt(
-        engine.model, first, mask, camera, noise_std=noise_std, steps=steps, seed=seed,
-        device=engine.device, progress=progress, mask_std=mask_std,
+        engine.model, first, seen.mask, seen.camera, noise_std=noise, steps=steps, seed=seed,
+        device=engine.device, progress=progress, mask_std=seen.mask_std,
     )  # fmt: skip
     changed = engine.with_model(taught.model)
     before, after = (
-        float((signal - project(cube, mask, camera)).norm()) for cube in (first, cube_of(changed))
+        float((seen.measurement[0] - project(cube, seen.mask, seen.camera)).norm())
+        for cube in (first, changed.run(seen).values)
     )
     if after > MOST_RESIDUAL_GROWTH * before:
         text = (

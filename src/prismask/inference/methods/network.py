@@ -43,6 +43,7 @@ from prismask.inference.methods.protocol import (
 )
 from prismask.inference.options import DEFAULTS, Options
 from prismask.models.complexity import count_multiply_adds, count_parameters
+from prismask.models.inputs import Observation
 from prismask.models.network import Reconstructor, ensemble_size
 from prismask.models.weights import knows_wrong_masks, serves_any_camera
 from prismask.optics.camera import CASSI, as_mask_batch
@@ -115,9 +116,8 @@ class NetworkMethod:
         blank = torch.zeros(1, *camera.measurement_size(scene))
         code = torch.ones(1, 1, *camera.mask_size(scene))
         one = torch.ones(1)
-        seen = View.of(blank, code, camera, one, one, self.adapter(camera))
-        shown = seen.camera.scene_size((seen.signal.shape[-2], seen.signal.shape[-1]))
-        return count_parameters(model), count_multiply_adds(model, seen.camera, shown)
+        shown = View.of(Observation(blank, code, camera, one), one, self.adapter(camera)).shown
+        return count_parameters(model), count_multiply_adds(model, shown.camera, shown.scene_size)
 
     def adapter(self, camera: CASSI) -> BandAdapter:
         """How `camera` is shown to this network."""
@@ -157,34 +157,25 @@ class NetworkMethod:
         if interval is not None:
             interval.check(options.level, ensemble_size(self.record) > 1)
 
-    def view(
-        self,
-        signal: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise_std: Tensor,
-        brightness: Tensor,
-        mask_std: Tensor | None = None,
-    ) -> View:
+    def view(self, taken: Observation, brightness: Tensor) -> View:
         """Snapshots `(B, H, L)` as the network knows them; noise and brightness are `(B,)`."""
         typical = float(self.record.get("input_level", TYPICAL_LEVEL))
         gain = network_gain(brightness, typical)
-        told = mask_std if self.engine.model.wants_mask_std else None
-        return View.of(signal, mask, camera, noise_std, gain, self.adapter(camera), told)
+        if not self.engine.model.wants_mask_std:
+            taken = taken._replace(mask_std=None)
+        return View.of(taken, gain, self.adapter(taken.camera))
 
     def view_of(self, snapshot: Snapshot) -> View:
         """One snapshot as the network knows them."""
         noise, level = (torch.tensor([x]) for x in (snapshot.noise_std, snapshot.brightness))
         signal, told = snapshot.signal[None], snapshot.mask_std
-        return self.view(signal, snapshot.mask, snapshot.camera, noise, level, told)
+        taken = Observation(signal, snapshot.mask, snapshot.camera, noise, told)
+        return self.view(taken, level)
 
     def align(self, snapshot: Snapshot, progress: Progress | None = None) -> Alignment:
         """The pose in which the mask explains the snapshot best."""
         seen = self.view_of(snapshot)
-        found = align_mask(
-            self.engine, seen.signal[0], seen.mask, seen.camera, float(seen.noise_std), progress,
-            seen.mask_std,
-        )  # fmt: skip
+        found = align_mask(self.engine, seen.shown, progress)
         return replace(found, pose=seen.pose_back(found.pose))
 
     def batch(
@@ -197,38 +188,28 @@ class NetworkMethod:
         chooses = engine.precision == "auto"  # by the noise
         with_noise = engine.wants_noise or chooses
         ready = prepare(measurement, mask, camera, options, with_noise=with_noise)
-        seen = self.view(
-            ready.signal, ready.mask, camera, ready.noise_std, ready.brightness, ready.mask_std
-        )
-        cubes = engine.cubes(seen.signal, seen.mask, seen.camera, seen.noise_std, seen.mask_std)
-        return seen.back(cubes).to(measurement.device)
+        taken = Observation(ready.signal, ready.mask, camera, ready.noise_std, ready.mask_std)
+        seen = self.view(taken, ready.brightness)
+        return seen.back(engine.cubes(seen.shown)).to(measurement.device)
 
     def __call__(
         self, snapshot: Snapshot, options: Options = DEFAULTS, progress: Progress | None = None
     ) -> Estimate:
         """One pass, or one for each sampled mask; the result is in the snapshot's units again."""
         seen, interval = self.view_of(snapshot), self.interval()
-        signal, noise = seen.signal[0], float(seen.noise_std)
         probe = None if snapshot.is_aligned else self._probe(seen, options, interval)
         if interval is not None:
             interval = interval.for_classes(classes_of(seen.adapter, probe))
         tails = ((1 - options.level) / 2, (1 + options.level) / 2)
         learned = Learned(self.engine)
         if options.adapt:
-            learned = learn(
-                self.engine, signal, seen.mask, seen.camera, noise, options.adapt, options.seed,
-                progress, seen.mask_std,
-            )  # fmt: skip
+            learned = learn(self.engine, seen.shown, options.adapt, options.seed, progress)
         with part("network"):
             made = learned.engine.run(
-                signal,
-                seen.mask,
-                seen.camera,
+                seen.shown,
                 samples=options.samples,
                 seed=options.seed,
                 levels=tails if options.samples and interval is None else None,
-                noise_std=noise,
-                mask_std=seen.mask_std,
                 progress=progress,
             )
         values, std, lower, upper = read_back(seen, made)
@@ -266,20 +247,15 @@ class NetworkMethod:
         probed: whether the mask is probed, which takes as long as the pass or longer.
         """
         seen = self.view_of(snapshot)
-        noise = float(seen.noise_std)
         probe = None
         if probed and not seen.adapter.is_other_camera:
-            probe = probe_mask(
-                self.engine, seen.signal[0], seen.mask, seen.camera, noise, seen.mask_std
-            )
-        made = self.engine.run(
-            seen.signal[0], seen.mask, seen.camera, noise_std=noise, mask_std=seen.mask_std
-        )
+            probe = probe_mask(self.engine, seen.shown)
+        made = self.engine.run(seen.shown)
         return evidence_of(snapshot, seen, made, read_back(seen, made)[0], probe)
 
     def _spread_findings(self, seen: View) -> list[Finding]:
         """A remark where the mask may be wrong in ways that it has not seen in training."""
-        if seen.mask_std is None or knows_wrong_masks(self.record):
+        if seen.shown.mask_std is None or knows_wrong_masks(self.record):
             return []
         text = (
             f"{self.name} was trained with right masks alone: mask_std changes how far its cube "
@@ -298,9 +274,7 @@ class NetworkMethod:
         """
         if not options.check_mask or interval is None or seen.adapter.is_other_camera:
             return None
-        noise = float(seen.noise_std)
-        signal, told = seen.signal[0], seen.mask_std
-        return probe_mask(self.engine, signal, seen.mask, seen.camera, noise, told)
+        return probe_mask(self.engine, seen.shown)
 
     def _attrs(
         self,
