@@ -10,7 +10,7 @@ from tiny_network import BANDS, CAMERA, masks, scenes
 from torch import Tensor
 
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.alignment.probe import INCONSISTENT_FROM, probe_mask
+from prismask.inference.alignment.search import INCONSISTENT_FROM, probe_mask
 from prismask.inference.engine import Engine
 from prismask.inference.reconstruct import reconstruct
 from prismask.models.inputs import Observation

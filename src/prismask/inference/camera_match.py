@@ -56,7 +56,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.findings import Finding
 from prismask.models.inputs import Observation
 from prismask.models.weights import (
     ONE_CAMERA,
@@ -69,6 +68,7 @@ from prismask.models.weights import (
 from prismask.optics.camera import CASSI, as_mask_batch, band_positions
 from prismask.optics.shear import bent
 from prismask.scenes.resample import resampling_weights
+from prismask.wording import Finding
 
 LARGEST_MISMATCH = 1.6
 """Ratio of pixels per band, to training, beyond which a network is not taken by default."""

@@ -25,9 +25,8 @@ from torch import Tensor
 from prismask.checks import size_text, two_digits
 from prismask.errors import ShapeError, ValuesError
 from prismask.inference import raw_frames
-from prismask.inference.alignment.registration import REACH, SMALLEST, Registration, register
+from prismask.inference.alignment.pose import REACH, SMALLEST, Registration, register
 from prismask.inference.engine import throughput
-from prismask.inference.findings import Finding
 from prismask.inference.options import DEFAULTS, MaskStd, Options
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.noise import estimate_noise
@@ -36,6 +35,7 @@ from prismask.optics.shear import whole_step
 from prismask.progress import part
 from prismask.scenes.records import Mask, Measurement, check_mask_std
 from prismask.scenes.units import noted_counts, noted_scale
+from prismask.wording import Finding
 
 
 @dataclass(frozen=True, eq=False)

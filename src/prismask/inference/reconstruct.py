@@ -41,7 +41,6 @@ from prismask.inference import inspection
 from prismask.inference.alignment.pose import KnownPose, MaskPose
 from prismask.inference.alignment.search import Alignment
 from prismask.inference.engine import project
-from prismask.inference.findings import Finding, warn_in_python
 from prismask.inference.inspection import Inspection, Snapshot, inspect, prepare, with_noted_noise
 from prismask.inference.methods.network import NETWORK
 from prismask.inference.methods.protocol import Aligner, Array, Estimate, Method
@@ -58,7 +57,7 @@ from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
 from prismask.scenes.records import Cube, Mask, Measurement, array_hash, check_wavelengths
 from prismask.scenes.units import check_nanometres, noted_counts, unscaled
 from prismask.solvers.registry import list_solvers, solver_options
-from prismask.wording import told_in_python, worded
+from prismask.wording import Finding, told_in_python, warn_in_python, worded
 
 if TYPE_CHECKING:
     from prismask.scenes.conversion import MaskLike, MeasurementLike

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.inference.engine import Engine
-from prismask.inference.methods import adaptation as learned
-from prismask.inference.methods.adaptation import PIECES, _pieces, adapt, learn
+from prismask.inference.methods import network as learned
+from prismask.inference.methods.network import PIECES, _pieces, adapt, learn
 from prismask.inference.options import Options
 from prismask.models.inputs import Observation
 from prismask.models.network import Reconstructor

@@ -18,8 +18,7 @@ from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.camera_match import AsItIs, Turn, adapter_for
 from prismask.inference.inspection import prepare
 from prismask.inference.methods import registry
-from prismask.inference.methods.adaptation import _pieces
-from prismask.inference.methods.network import NetworkMethod
+from prismask.inference.methods.network import NetworkMethod, _pieces
 from prismask.inference.methods.registry import Choice, network_method
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import deliver_batch, in_pose, reconstruct

@@ -8,7 +8,7 @@ import torch
 
 from prismask.errors import ShapeError
 from prismask.inference import inspection
-from prismask.inference.alignment.registration import Registration
+from prismask.inference.alignment.pose import Registration
 from prismask.inference.engine import project, throughput
 from prismask.inference.inspection import Snapshot
 from prismask.inference.reconstruct import Residual, reproject

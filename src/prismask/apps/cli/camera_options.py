@@ -306,7 +306,7 @@ def _turned(values: NDArray[Any], name: str) -> NDArray[np.float32]:
     import numpy as np
     import torch
 
-    from prismask.inference.alignment.registration import ORIENTATIONS
+    from prismask.inference.alignment.pose import ORIENTATIONS
     from prismask.inference.inspection import ORIENTATION_OPTIONS
 
     (own,) = (own for own, option in ORIENTATION_OPTIONS.items() if option == name)

@@ -33,9 +33,9 @@ from prismask.inference.methods.registry import (
     as_method,
     capabilities_of,
     create_method,
+    function_identity,
     list_methods,
 )
-from prismask.inference.methods.solver import function_identity
 from prismask.inference.options import DEFAULTS, MaskStd, Options
 from prismask.models.network import KEY, ensemble_size
 from prismask.models.registry import create_model, list_models
