@@ -13,7 +13,7 @@ from prismask.errors import ConfigError, OutputExistsError
 from prismask.evaluation.report.page import build_page
 from prismask.evaluation.report.sources import find_sources
 from prismask.evaluation.run.spectra import spectra_test
-from prismask.evaluation.tables.files import read_table
+from prismask.evaluation.tables.summaries import read_table
 
 SOLVERS = {"few": "gap-tv:iterations=3", "more": "gap-tv:iterations=12"}
 QUICK: dict[str, Any] = {"groups": ["drawn"], "device": "cpu", "quick": True, "size": 40}

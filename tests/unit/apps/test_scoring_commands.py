@@ -24,7 +24,7 @@ from prismask.optics.resolve import CameraDescription
 
 LIBRARY = {
     "evaluate": "prismask.evaluation.run.runner.evaluate",
-    "stress": "prismask.evaluation.run.stress.stress",
+    "stress": "prismask.evaluation.run.runner.stress",
     "analyse": "prismask.evaluation.analyses.runner.analyse",
 }
 SCENES = {

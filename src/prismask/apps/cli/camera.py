@@ -207,7 +207,7 @@ def _draw(found: MeasuredCamera, path: Path, overwrite: bool) -> None:
     from prismask.scenes.colour import write_bytes
 
     try:
-        from prismask.evaluation.figures.camera import camera_figure
+        from prismask.evaluation.figures.cubes import camera_figure
 
         write_bytes(camera_figure(found), path, overwrite)
     except MissingPartError as error:

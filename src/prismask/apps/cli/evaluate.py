@@ -192,7 +192,7 @@ def stress(
     precision
         Of networks: auto, float32 or half.
     """
-    from prismask.evaluation.run.stress import stress as run
+    from prismask.evaluation.run.runner import stress as run
 
     return _run(
         run,

@@ -20,8 +20,15 @@ from prismask.errors import ConfigError, FormatError, OutputExistsError
 from prismask.evaluation.run.runner import write_tables
 from prismask.evaluation.run.runs import RUN
 from prismask.evaluation.tables import markdown
-from prismask.evaluation.tables.files import COLUMNS, Row, read_scores
-from prismask.evaluation.tables.summaries import MOST_FAILURES, Failure, Summary, Tally
+from prismask.evaluation.tables.summaries import (
+    COLUMNS,
+    MOST_FAILURES,
+    Failure,
+    Row,
+    Summary,
+    Tally,
+    read_scores,
+)
 from prismask.parallel.ownership import owned
 
 SAME = ("kind", "protocol", "scenes", "camera", "size", "noise", "seed")

@@ -26,8 +26,7 @@ from torch import Tensor
 from prismask.checks import choose, nearest
 from prismask.errors import ConfigError
 from prismask.evaluation.protocol.conditions import FAULT_KINDS
-from prismask.evaluation.protocol.overlap import Verdict, trained_on
-from prismask.evaluation.protocol.splits import PROTOCOLS
+from prismask.evaluation.protocol.splits import PROTOCOLS, Verdict, trained_on
 from prismask.evaluation.run.cells import Cell
 from prismask.evaluation.run.trials import BATCH, Bench, Ready, Workload, timed_call
 from prismask.inference.options import MaskStd, Options

@@ -30,14 +30,13 @@ import torch
 
 from prismask.checks import choose
 from prismask.errors import ConfigError, DataMissingError, DivergedError
-from prismask.evaluation.protocol.overlap import trained_on, trained_scenes
 from prismask.evaluation.protocol.spectra import METRICS, QUICK, feature_title, features, measure
+from prismask.evaluation.protocol.splits import trained_on, trained_scenes
 from prismask.evaluation.run.cells import Cell, CellResult, Journal
 from prismask.evaluation.run.contenders import Contender, Models, build_contender, read_entries
 from prismask.evaluation.run.runs import CELLS, RecordFile, check_same, computed_by, now
-from prismask.evaluation.tables.files import Row, write_parquet, write_table
 from prismask.evaluation.tables.markdown import grid
-from prismask.evaluation.tables.summaries import Moments
+from prismask.evaluation.tables.summaries import Moments, Row, write_parquet, write_table
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction
 from prismask.models.inputs import network_scale

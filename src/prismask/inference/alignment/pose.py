@@ -296,6 +296,7 @@ def _coordinates(mask: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 # --- does the mask belong to the snapshot, and is it in the right orientation? --------------------
+#
 # A snapshot carries its mask as a fine pattern, once for each band, side by side along the
 # dispersion. The cross-correlation of the snapshot's local contrast with the mask's is therefore a
 # streak: it starts where the first band lands, ends where the last one does, and lies in row 0 when

@@ -326,6 +326,7 @@ def cut(values: Tensor, piece: slice, camera: CASSI) -> Tensor:
 
 
 # --- whether a snapshot agrees with its mask: try other poses of it -------------------------------
+#
 # A network draws a plausible cube with any mask, and how much of the snapshot that leaves
 # unexplained says little: it depends on the scene and on the noise. But if the mask is right, every
 # other one explains less. So the residual ‖y − A x̂‖ is computed for a mask moved by a third of a

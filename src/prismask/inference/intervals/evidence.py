@@ -284,6 +284,7 @@ def _log(plane: Tensor) -> Tensor:
 
 
 # --- how far to trust one cube: a number, a word and a sentence, without its truth ----------------
+#
 # Three things are compared with what they were for validation scenes with right masks, behind the
 # training's camera, over the noise of the fit: how much of the snapshot the cube leaves unexplained
 # beyond its noise, how wide its error bars are, and whether a quick solver is expected to come

@@ -366,6 +366,7 @@ def read_back(
 
 
 # --- a network that learns the scene in front of it, from its own cube ----------------------------
+#
 # A network knows the scenes it was trained on better than any other. Its cube x̂ of a new snapshot
 # is not the truth, but a scene much like it, and one whose truth is known when it is photographed
 # again: cut, turned and mirrored (T), coded by the same mask, with the same noise. For a moment the
