@@ -92,7 +92,7 @@ def test_the_report_pictures_it(folder: Path) -> None:
 
 
 def test_a_wider_camera_is_tested_in_its_own_bands(tmp_path: Path) -> None:
-    from prismask.optics.resolve import CameraDescription
+    from prismask.optics.camera import CameraDescription
 
     camera = CameraDescription(bands=16, step=3.0)
     found = spectra_test("gap-tv:iterations=3", out=tmp_path, camera=camera, noise=0.01, **QUICK)

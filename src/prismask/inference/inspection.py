@@ -28,9 +28,8 @@ from prismask.inference import raw_frames
 from prismask.inference.alignment.pose import REACH, SMALLEST, Registration, register
 from prismask.inference.engine import throughput
 from prismask.inference.options import DEFAULTS, MaskStd, Options
-from prismask.optics.camera import CASSI, as_mask_batch
+from prismask.optics.camera import CASSI, as_mask_batch, bands_between
 from prismask.optics.noise import estimate_noise
-from prismask.optics.resolve import bands_between
 from prismask.optics.shear import whole_step
 from prismask.progress import part
 from prismask.scenes.records import Mask, Measurement, check_mask_std

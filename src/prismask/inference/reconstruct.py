@@ -49,8 +49,13 @@ from prismask.inference.options import DEFAULTS, MaskStd, Options
 from prismask.inference.raw_frames import averaged
 from prismask.models.machine import choose_device, versions
 from prismask.models.network import Reconstructor
-from prismask.optics.camera import CASSI
-from prismask.optics.resolve import CameraDescription, camera_attrs, camera_notes, resolve_camera
+from prismask.optics.camera import (
+    CASSI,
+    CameraDescription,
+    camera_attrs,
+    camera_notes,
+    resolve_camera,
+)
 from prismask.progress import Progress, as_progress
 from prismask.scenes.conversion import as_mask, as_measurement
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
@@ -157,7 +162,7 @@ def _check_spelling(words: Iterable[str], options: Options, given: Any) -> None:
         if word not in known and word in OF_THE_CAMERA:
             raise ConfigError(
                 f"{word} belongs to the camera: camera=CASSI.from_step(bands=28, step=2.0), or "
-                f"camera=CameraDescription({word}=…) from prismask.optics.resolve."
+                f"camera=CameraDescription({word}=…) from prismask.optics.camera."
             )
         near = [SYNONYMS[word]] if word in SYNONYMS else []
         near = near or difflib.get_close_matches(word, arguments, n=1, cutoff=CLOSE_SPELLING)

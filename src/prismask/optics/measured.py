@@ -34,8 +34,7 @@ from scipy import fft, ndimage
 
 from prismask.checks import size_text
 from prismask.errors import ConfigError, ShapeError, ValuesError
-from prismask.optics.camera import CASSI
-from prismask.optics.resolve import camera_attrs
+from prismask.optics.camera import CASSI, camera_attrs
 from prismask.scenes.defaults import STEP
 from prismask.scenes.records import Mask, check_wavelengths
 

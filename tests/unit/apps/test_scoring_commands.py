@@ -20,7 +20,7 @@ from prismask.apps.cli.evaluate import (
     words,
 )
 from prismask.errors import ConfigError
-from prismask.optics.resolve import CameraDescription
+from prismask.optics.camera import CameraDescription
 
 LIBRARY = {
     "evaluate": "prismask.evaluation.run.runner.evaluate",

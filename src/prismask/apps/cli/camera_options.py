@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from prismask.optics.resolve import CameraDescription
+    from prismask.optics.camera import CameraDescription
     from prismask.scenes.records import Mask, Measurement
 
 LONGEST_LIST = 10**6
@@ -125,7 +125,7 @@ class CameraOptions:
 
     def description(self) -> CameraDescription:
         """As `resolve_camera` takes it: numbers in place of text and files."""
-        from prismask.optics.resolve import CameraDescription
+        from prismask.optics.camera import CameraDescription
 
         def numbers(name: str) -> tuple[float, ...] | None:
             text = getattr(self, name)

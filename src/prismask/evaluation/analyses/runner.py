@@ -33,9 +33,8 @@ from prismask.evaluation.run.runs import (
 from prismask.evaluation.run.trials import Ready
 from prismask.inference.methods.network import as_network
 from prismask.models.machine import commit, device_name, versions
-from prismask.optics.camera import CASSI
+from prismask.optics.camera import CASSI, CameraDescription, camera_attrs
 from prismask.optics.masks import MaskRegion
-from prismask.optics.resolve import CameraDescription, camera_attrs
 from prismask.parallel.ownership import owned
 from prismask.progress import Progress
 from prismask.scenes.records import Cube, Mask

@@ -51,10 +51,10 @@ from torch import Tensor
 from prismask.checks import choose, nearest, size_text
 from prismask.errors import ConfigError, DataMissingError, OverlapError, ShapeError
 from prismask.evaluation.run.contenders import Contender
+from prismask.optics.camera import CameraDescription
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.masks import MaskEntry, MaskRegion, MaskSet, check_disjoint
 from prismask.optics.randomness import seed_of, seeded
-from prismask.optics.resolve import CameraDescription
 from prismask.scenes import datasets
 from prismask.scenes.records import Mask
 

@@ -30,8 +30,7 @@ from prismask.evaluation.protocol.splits import PROTOCOLS, Verdict, trained_on
 from prismask.evaluation.run.cells import Cell
 from prismask.evaluation.run.trials import BATCH, Bench, Ready, Workload, timed_call
 from prismask.inference.options import MaskStd, Options
-from prismask.optics.camera import CASSI
-from prismask.optics.resolve import camera_attrs
+from prismask.optics.camera import CASSI, camera_attrs
 
 
 @dataclass(frozen=True)

@@ -66,9 +66,8 @@ from prismask.evaluation.tables.summaries import (
 )
 from prismask.models.machine import choose_device
 from prismask.models.weights import serves_any_camera
-from prismask.optics.camera import CASSI
+from prismask.optics.camera import CASSI, CameraDescription, resolve_camera
 from prismask.optics.masks import KNOWN_ALIASES, MaskEntry, MaskRegion, MaskSet
-from prismask.optics.resolve import CameraDescription, resolve_camera
 from prismask.parallel.ownership import owned
 from prismask.progress import Progress, as_progress
 from prismask.scenes.atomic import write_beside
@@ -139,7 +138,7 @@ def evaluate(
         arrays) by name.
     masks: masks (or arrays) by group name instead of the split's; crops are drawn from each.
     groups: which groups of the split, or `fabricated`; left out: those of the protocol.
-    camera: instead of the split's, as a whole or in parts (`optics.resolve`).
+    camera: instead of the split's, as a whole or in parts (`optics.camera`).
     resume: go on with what `out` holds.
     progress: True shows a bar; or `progress(done, total, info)`, called after each cell.
     options: fields of `Settings`: protocol, trials, seed, metrics, device, workers …

@@ -41,10 +41,9 @@ from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction
 from prismask.models.inputs import network_scale
 from prismask.models.machine import choose_device, device_name
-from prismask.optics.camera import CASSI
+from prismask.optics.camera import CASSI, CameraDescription, camera_attrs, resolve_camera
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.randomness import normal, seed_of, seeded
-from prismask.optics.resolve import CameraDescription, camera_attrs, resolve_camera
 from prismask.progress import Progress
 from prismask.scenes import datasets
 from prismask.scenes.atomic import write_beside

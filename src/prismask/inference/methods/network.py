@@ -40,10 +40,10 @@ from prismask.inference.methods.protocol import (
     one_by_one,
 )
 from prismask.inference.options import DEFAULTS, Options
-from prismask.models.complexity import count_multiply_adds, count_parameters
 from prismask.models.inputs import UNKNOWN, Noise, Observation
 from prismask.models.network import Reconstructor, ensemble_size
 from prismask.models.posterior import perturb
+from prismask.models.registry import count_multiply_adds, count_parameters
 from prismask.models.weights import knows_wrong_masks, serves_any_camera
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.randomness import seeded

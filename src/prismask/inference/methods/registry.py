@@ -42,8 +42,8 @@ from prismask.inference.intervals.evidence import REFERENCE
 from prismask.inference.methods.network import NetworkMethod, network_capabilities
 from prismask.inference.methods.protocol import Aligner, Capabilities, Estimate, Method, check_cubes
 from prismask.inference.options import DEFAULTS, Options
-from prismask.models.complexity import count_parameters
 from prismask.models.network import Reconstructor
+from prismask.models.registry import count_parameters
 from prismask.models.weights import Shipped, defaults, load_model, serves_any_camera, tensors_hash
 from prismask.optics.camera import CASSI
 from prismask.progress import Progress, part
