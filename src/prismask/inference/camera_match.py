@@ -660,8 +660,8 @@ class View:
         columns = shown.scene_size((seen.shape[-2], seen.shape[-1]))[1]
         stretch = Stretch.by(adapter.stretch, shown, columns)
         seen, noise = stretch.signal(seen * factor[:, None, None], noise_std * factor)
-        told = None if mask_std is None else turn.there(mask_std)
-        given = Observation(seen, stretch.mask(code), stretch.shown, noise, told)
+        stated = None if mask_std is None else turn.there(mask_std)
+        given = Observation(seen, stretch.mask(code), stretch.shown, noise, stated)
         return cls(adapter, turn, stretch, gain, given)
 
     @property

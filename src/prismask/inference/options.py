@@ -281,8 +281,8 @@ class Options(RawOptions, MethodOptions):
             # The key of the first versions, whose finished cubes are still recognised.
             chosen["place"] = list(self.pose.pose.numbers)
         if self.mask_std is not None:
-            told = self.mask_std
-            chosen["mask_std"] = told.hash if isinstance(told, MaskStd) else told
+            stated = self.mask_std
+            chosen["mask_std"] = stated.hash if isinstance(stated, MaskStd) else stated
         text = json.dumps({**chosen, **facts}, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

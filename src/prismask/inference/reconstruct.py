@@ -362,8 +362,8 @@ def in_pose(snapshot: Snapshot, pose: MaskPose) -> Aligned:
 
 def _moved(snapshot: Snapshot, pose: MaskPose) -> Snapshot:
     """The snapshot with its mask in a pose, and with it what is known of its errors."""
-    camera, told = snapshot.camera, snapshot.mask_std
-    spread = None if told is None else pose.position.read(told, camera)
+    camera, stated = snapshot.camera, snapshot.mask_std
+    spread = None if stated is None else pose.position.read(stated, camera)
     return replace(snapshot, mask=pose.read(snapshot.mask, camera), mask_std=spread)
 
 
@@ -457,13 +457,13 @@ def spread_attrs(options: Options, uses_it: bool) -> dict[str, Any]:
     """What the history says of the mask's errors, where the method makes use of them."""
     if not uses_it:
         return {}
-    told = options.mask_std
-    if told is None:
+    stated = options.mask_std
+    if stated is None:
         return {"mask_std_from": "estimated by the network"}
-    if isinstance(told, MaskStd):
-        rms = float(np.sqrt(np.mean(np.square(told.values, dtype=np.float64))))
-        return {"mask_std": rms, "mask_std_from": told.source}
-    return {"mask_std": told, "mask_std_from": "given"}
+    if isinstance(stated, MaskStd):
+        rms = float(np.sqrt(np.mean(np.square(stated.values, dtype=np.float64))))
+        return {"mask_std": rms, "mask_std_from": stated.source}
+    return {"mask_std": stated, "mask_std_from": "given"}
 
 
 def spread_findings(stated: Options, mask: Mask, method: str, uses_it: bool) -> list[Finding]:
@@ -596,9 +596,9 @@ def reproject(cube: Tensor, snapshot: Snapshot, noise_from: str, unit: float = 1
     rms = float(left.square().mean().sqrt())
     scale = float(signal.square().mean().sqrt())
     relative = rms / scale if scale > 0 else 0.0
-    told = snapshot.mask_std
+    stated = snapshot.mask_std
     # Pixels that err independently: the variances of all that land on a sensor pixel add up.
-    wrong = 0.0 if told is None else float(_variance(cube, told, snapshot.camera).mean().sqrt())
+    wrong = 0.0 if stated is None else float(_variance(cube, stated, snapshot.camera).mean().sqrt())
     return Residual(unit * rms, relative, unit * snapshot.noise_std, noise_from, unit * wrong)
 
 

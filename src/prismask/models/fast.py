@@ -26,7 +26,7 @@ from prismask.models.network import (
     Reconstructor,
     combined,
     ensemble_size,
-    last_look,
+    last_stage,
     run_ensemble,
     works_from_snapshot,
 )
@@ -106,9 +106,9 @@ class FastReconstructor:
         """As `Reconstructor.before_projection`, with the posterior's mean mask."""
         if not works_from_snapshot(self.backbone):
             return self.once(seen)
-        run = partial(_look, self.backbone, seen.camera)
+        run = partial(_last_stage, self.backbone, seen.camera)
         given = self._tensors(self._with_mean_mask(seen))
-        return self._replayed(run, (seen.camera, "look"), *given).float()
+        return self._replayed(run, (seen.camera, "last stage"), *given).float()
 
     def _with_mean_mask(self, seen: Observation) -> Observation:
         return seen._replace(mask=self.model.posterior.mean(as_mask_batch(seen.mask)))
@@ -131,17 +131,17 @@ class FastReconstructor:
 # Of tensors alone, as a recording needs them.
 
 
-def _look(
-    backbone: nn.Module, camera: CASSI, measurement: Tensor, mask: Tensor, *told: Tensor
+def _last_stage(
+    backbone: nn.Module, camera: CASSI, measurement: Tensor, mask: Tensor, *facts: Tensor
 ) -> Tensor:
-    return last_look(backbone, Observation(measurement, mask, camera, *told))
+    return last_stage(backbone, Observation(measurement, mask, camera, *facts))
 
 
 def _run(
     backbone: nn.Module, camera: CASSI, size: int, planes: Tensor,
-    measurement: Tensor, mask: Tensor, *told: Tensor,
+    measurement: Tensor, mask: Tensor, *facts: Tensor,
 ) -> Tensor:  # fmt: skip
-    return run_ensemble(backbone, planes, Observation(measurement, mask, camera, *told), size)
+    return run_ensemble(backbone, planes, Observation(measurement, mask, camera, *facts), size)
 
 
 log = logging.getLogger(__name__)

@@ -174,7 +174,7 @@ class Reconstructor(nn.Module):
         How little it explains says how wrong the mask is. Most networks have no such step.
         """
         if works_from_snapshot(self.backbone):
-            return last_look(self.backbone, seen)
+            return last_stage(self.backbone, seen)
         return self.reconstruct(*seen)
 
     def sample(
@@ -211,7 +211,7 @@ def works_from_snapshot(backbone: nn.Module) -> bool:
     return bool(getattr(backbone, "works_from_snapshot", False))
 
 
-def last_look(backbone: nn.Module, seen: Observation) -> Tensor:
+def last_stage(backbone: nn.Module, seen: Observation) -> Tensor:
     """The cube `(B, C, H, W)` of a `SnapshotBackbone`'s last stage, before its last step."""
     stages = cast("SnapshotBackbone", backbone).estimates
     return stages(*seen).cubes[-2:][0]

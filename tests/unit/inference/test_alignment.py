@@ -397,7 +397,12 @@ def test_the_search_begins_where_there_is_light() -> None:
     signal[170:200] += 1
     for values, camera in ((signal, CAMERA), (signal.T, CASSI.from_step(axis="height"))):
         first, second = pose_search.bright_pieces(values, camera)
-        assert 20 <= first.start <= first.stop - pose_search.FEW <= 90 - pose_search.FEW
+        assert (
+            20
+            <= first.start
+            <= first.stop - pose_search.STRIP_LINES
+            <= 90 - pose_search.STRIP_LINES
+        )
         assert second.start <= 170
         assert second.stop >= 200
 
@@ -407,8 +412,8 @@ def test_large_frames_end_where_the_whole_is_explained(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two strips to begin with, the whole to end with, and few slopes of the whole."""
-    monkeypatch.setattr(alignment, "FEW", 20)
-    monkeypatch.setattr(pose_search, "FEW", 20)
+    monkeypatch.setattr(alignment, "STRIP_LINES", 20)
+    monkeypatch.setattr(pose_search, "STRIP_LINES", 20)
     size = (128, 96)
     nominal = fabricate_mask(size, seeded(8))[None, None]
     true = MaskPose(0.4, -0.3, 0.0, 0.3)

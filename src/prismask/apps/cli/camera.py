@@ -191,12 +191,14 @@ def _text(found: MeasuredCamera) -> str:
             f"{place.likeness:9.3f}"
         )
     centres, eye = found.wavelengths, found.camera
-    told = "" if math.isnan(found.left_out_px) else f", {found.left_out_px:.3f} px at unseen places"
+    unseen = ""
+    if not math.isnan(found.left_out_px):
+        unseen = f", {found.left_out_px:.3f} px at wavelengths left out"
     return "\n".join(
         [
             *lines,
             "",
-            f"px = {found.curve}  (misses {found.misfit_px:.3f} px at most{told})",
+            f"px = {found.curve}  (misses {found.misfit_px:.3f} px at most{unseen})",
             f"{eye.bands} bands from {centres[0]:.1f} to {centres[-1]:.1f} nm over {eye.extent} px "
             f"along the {eye.axis}",
         ]

@@ -246,8 +246,8 @@ class SnapshotWork:
     @property
     def identity(self) -> str:
         """The same for all runs that would make the same cubes of the same snapshots."""
-        told = replace(self.absolute(), run_id="", quick_look=True)
-        return hashlib.sha256(repr(told).encode()).hexdigest()
+        decisive = replace(self.absolute(), run_id="", quick_look=True)
+        return hashlib.sha256(repr(decisive).encode()).hexdigest()
 
     def written(self, job: Job) -> tuple[Path, ...]:
         """The files that a job makes."""

@@ -321,7 +321,7 @@ LOW_PASS = 3.0
 """Width (std, px) of the blur that separates the code from the scene."""
 PEAK = 4.0
 """Times the median amplitude of a spectrum to which higher ones are cut."""
-CERTAIN = 8.0
+MASK_FOUND_SCORE = 8.0
 """Score from which the mask is taken to be in the snapshot."""
 SMALLEST = 96
 """Rows and columns below which chance cannot be told from a code; at 80 right masks are missed."""
@@ -366,7 +366,7 @@ class Registration:
     @property
     def found(self) -> bool:
         """Whether the mask was recognised in the snapshot at all."""
-        return self.best_score >= CERTAIN
+        return self.best_score >= MASK_FOUND_SCORE
 
     @property
     def is_longer(self) -> bool:

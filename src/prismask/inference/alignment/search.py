@@ -47,7 +47,7 @@ PIECES = 4
 """Strips along the dispersion that are used of a large frame, and most pixels of each: going
 backwards through a network takes a hundred times the memory of its cube."""
 PIXELS = 48 << 10
-FEW = 48
+STRIP_LINES = 48
 """Lines of each of the two strips that the search begins with, where the frame has many more."""
 
 MOST_GRADIENTS, LAST_GRADIENTS = 24, 8
@@ -117,7 +117,7 @@ def align_mask(engine: Engine, seen: Observation, progress: Progress | None = No
 
     pieces = pieces_of((seen.mask.shape[-2], seen.mask.shape[-1]), seen.camera)
     part = whole = search(pieces)
-    if sum(piece.stop - piece.start for piece in pieces) >= 6 * FEW:
+    if sum(piece.stop - piece.start for piece in pieces) >= 6 * STRIP_LINES:
         part = search(bright_pieces(seen.measurement[0], seen.camera))
 
     def descend(start: Lowest, free: Sequence[str], enough: float, least: float) -> Lowest:
@@ -191,8 +191,8 @@ class Search:
         self.pieces = pieces
         noise = None if seen.noise is None else seen.noise.to(engine.device)
         spread = torch.zeros_like(seen.mask[:, :1]) if seen.mask_std is None else seen.mask_std
-        told = seen._replace(noise=noise, mask_std=spread)
-        self.seen = [told.with_images(partial(self._strip, piece=piece)) for piece in pieces]
+        stated = seen._replace(noise=noise, mask_std=spread)
+        self.seen = [stated.with_images(partial(self._strip, piece=piece)) for piece in pieces]
         self.energy = sum(float(s.measurement.double().square().sum()) for s in self.seen) or 1.0
 
     @cached_property
@@ -306,10 +306,10 @@ def pieces_of(size: tuple[int, int], camera: CASSI) -> list[slice]:
 
 
 def bright_pieces(signal: Tensor, camera: CASSI) -> list[slice]:
-    """The brightest `FEW` lines of each half of `signal (H, L)`."""
+    """The brightest `STRIP_LINES` lines of each half of `signal (H, L)`."""
     lines = signal.shape[0 if camera.axis == "width" else 1]
     halves = (slice(0, lines // 2), slice(lines // 2, lines))
-    return [brightest(signal, camera, FEW, half) for half in halves]
+    return [brightest(signal, camera, STRIP_LINES, half) for half in halves]
 
 
 def brightest(signal: Tensor, camera: CASSI, lines: int, within: slice = slice(None)) -> slice:

@@ -187,7 +187,7 @@ class Evidence:
         bent, refined = (_bend(cube) for cube in (self.values, self.reference))
         steps = _step(self.values)
         constant = (noise / self.level, self._probe, float(self.other_camera))
-        told, *facts = (_log(torch.tensor(number)) for number in constant)
+        log_noise, *facts = (_log(torch.tensor(number)) for number in constant)
         for band, values in enumerate(self.values):
             apart = self.reference[band] - values
             near = [
@@ -199,7 +199,7 @@ class Evidence:
             further = torch.stack([left[band] / self.level, pooled[1], pooled[5] + pooled[6]])
             place = band / max(1, len(self.values) - 1)
             cosines = [math.cos(math.pi * k * place) for k in range(1, PLACES + 1)]
-            even = [told, *(torch.tensor(cosine) for cosine in cosines), *facts]
+            even = [log_noise, *(torch.tensor(cosine) for cosine in cosines), *facts]
             yield torch.cat([
                 _log((values.abs() / self.level)[None]), _log(pooled[:5]),
                 _log(_average(further, FAR)), _log(pooled[5:8]), _log(lit[band])[None],
@@ -297,10 +297,10 @@ def _log(plane: Tensor) -> Tensor:
 
 
 VERSION = 1
-SURE = 0.96
+TRUSTED_SHARE = 0.96
 """Share of right cases that are to be trusted."""
-TYPICAL = 0.9
-"""Share of them that a single limit is read at, before all are brought to `SURE` together."""
+LIMIT_SHARE = 0.9
+"""Share of them at which a single limit is read, before all are brought to `TRUSTED_SHARE`."""
 SOLVER_BETTER = 0.1
 """Least logarithm of the network's expected error over the solver's from which the solver is taken:
 about 0.9 dB, below which the rule itself is uncertain."""
@@ -474,11 +474,11 @@ def fit_trust(rows: Sequence[Rows], widths: Values) -> TrustRule:
     if not is_right.any():
         is_right = np.ones(len(rows), dtype=bool)
     limits = {
-        "unexplained": max(_conformal(unexplained[is_right], TYPICAL), FLOOR),
-        "width": max(_conformal(widths[is_right], TYPICAL), FLOOR),
+        "unexplained": max(_conformal(unexplained[is_right], LIMIT_SHARE), FLOOR),
+        "width": max(_conformal(widths[is_right], LIMIT_SHARE), FLOOR),
     }
     worst = np.maximum(unexplained / limits["unexplained"], widths / limits["width"])
-    joint = max(1.0, _conformal(worst[is_right], SURE))
+    joint = max(1.0, _conformal(worst[is_right], TRUSTED_SHARE))
     limits = {name: round(joint * limit, 6) for name, limit in limits.items()}
     # Right cases stay with the network, however well a solver happens to do on some.
     least = max(SOLVER_BETTER, _conformal(predicted[is_right], STAYS))

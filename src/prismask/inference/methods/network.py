@@ -169,8 +169,8 @@ class NetworkMethod:
     def view_of(self, snapshot: Snapshot) -> View:
         """One snapshot as the network knows them."""
         noise, level = (torch.tensor([x]) for x in (snapshot.noise_std, snapshot.brightness))
-        signal, told = snapshot.signal[None], snapshot.mask_std
-        taken = Observation(signal, snapshot.mask, snapshot.camera, noise, told)
+        signal, stated = snapshot.signal[None], snapshot.mask_std
+        taken = Observation(signal, snapshot.mask, snapshot.camera, noise, stated)
         return self.view(taken, level)
 
     def align(self, snapshot: Snapshot, progress: Progress | None = None) -> Alignment:
@@ -432,8 +432,8 @@ def adapt(
     learner = copy.deepcopy(model).to(device).eval().requires_grad_(False)
     backbone = learner.backbone.requires_grad_(True)
     optimiser = torch.optim.Adam(backbone.parameters(), lr=RATE, betas=(0.9, 0.99))
-    told = None if mask_std is None else mask_std.to(device)
-    pieces = _pieces(cube.clamp_min(0).to(device), mask.to(device), camera, noise_std, seed, told)
+    stated = None if mask_std is None else mask_std.to(device)
+    pieces = _pieces(cube.clamp_min(0).to(device), mask.to(device), camera, noise_std, seed, stated)
     noise: Noise = torch.full((PIECES,), noise_std, device=device)
     losses = []
     for step in range(steps):
@@ -512,8 +512,8 @@ def _pieces(
     numbers = seeded(seed)
     side = min(PIECE, *cube.shape[-2:])
     size, code_size = (side, side), camera.mask_size((side, side))
-    told = torch.full_like(mask[:, :1], UNKNOWN) if mask_std is None else mask_std
-    both, planes = torch.cat([mask, told], dim=1), mask.shape[1]
+    stated = torch.full_like(mask[:, :1], UNKNOWN) if mask_std is None else mask_std
+    both, planes = torch.cat([mask, stated], dim=1), mask.shape[1]
 
     def drawn(largest: int) -> int:
         return int(torch.randint(largest + 1, (), generator=numbers))
