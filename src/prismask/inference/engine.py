@@ -237,7 +237,7 @@ class FrameEstimate:
 
 
 class Engine:
-    """A network prepared for one device; `run` is called once a frame."""
+    """A network prepared for one device; `run` is called once per frame."""
 
     def __init__(
         self,

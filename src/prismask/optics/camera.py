@@ -75,7 +75,7 @@ class CASSI:
     def from_step(
         cls, bands: int = BANDS, step: float = STEP, axis: Axis = "width", design: Design = "single"
     ) -> CASSI:
-        """A camera with equal steps of `step` pixels a band (negative: the other direction)."""
+        """A camera with `step` pixels per band (negative: the other direction)."""
         return cls(offsets_from_step(bands, step), axis, design)
 
     @classmethod

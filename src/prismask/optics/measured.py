@@ -207,8 +207,8 @@ def measure_camera(
 ) -> MeasuredCamera:
     """The camera behind `pictures`, wavelength in nm → transmission `(H, W)` on the whole sensor.
 
-    The bands are at `wavelengths`, where those are given; else `bands` of them, equally many pixels
-    apart from the first picture's place to the last's; else as many as lie about `step` pixels
+    The bands are at `wavelengths`, where those are given; else `bands` of them, evenly spaced in
+    pixels from the first picture's position to the last's; else as many as lie about `step` pixels
     apart, which is how the networks know them.
     axis: of the dispersion; None: along which the pictures move most.
     degree: of the polynomial; None: the one that best predicts a place it has not seen.

@@ -72,8 +72,7 @@ def reconstruct(
         such as `'shots/*.mat'`. A run that was interrupted goes on where it stopped.
     mask
         The calibrated mask they were taken through. Repeat it for several calibrations of one mask:
-        their mean counts, and their spread is taken for how far it may be wrong, unless --mask-std
-        says it.
+        their mean is used, and their spread says how far it may be wrong, unless --mask-std does.
     out
         The cube to write (.nc, .mat, .hdr, .tif by extension); a folder for several snapshots.
     iterations
