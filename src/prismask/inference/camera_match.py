@@ -647,6 +647,8 @@ class View:
     """In the units of `signal`, `(B,)`."""
     mask_std: Tensor | None = None
     """How far the mask may be wrong, `(1, 1|C, H, W)`; None where unknown."""
+    bad: Tensor | None = None
+    """Pixels of the sensor that say nothing, `(H, L)`; None: there are none."""
 
     @classmethod
     def of(
@@ -658,11 +660,13 @@ class View:
         gain: Tensor,
         adapter: BandAdapter,
         mask_std: Tensor | None = None,
+        bad: Tensor | None = None,
     ) -> View:
         """Snapshots `(B, H, L)` through one `mask (1, 1|C, H, W)` for the network of `adapter`.
 
         noise_std, gain: `(B,)`, of every snapshot.
-        mask_std: of the mask, `(1, 1|C, H, W)`, for networks that see bands and pixels as they are.
+        mask_std, bad: of the mask, `(1, 1|C, H, W)`, and pixels that say nothing, `(H, L)`, for
+            networks that see bands and pixels as they are.
         """
         factor = (gain.double() * adapter.gain).float()
         turn = Turn.towards(camera, adapter.trained_step)
@@ -671,8 +675,8 @@ class View:
         columns = shown.scene_size((seen.shape[-2], seen.shape[-1]))[1]
         stretch = Stretch.by(adapter.stretch, shown, columns)
         seen, noise = stretch.signal(seen * factor[:, None, None], noise_std * factor)
-        told = None if mask_std is None else turn.there(mask_std)
-        return cls(adapter, turn, stretch, gain, seen, stretch.mask(code), noise, told)
+        told, holes = (None if given is None else turn.there(given) for given in (mask_std, bad))
+        return cls(adapter, turn, stretch, gain, seen, stretch.mask(code), noise, told, holes)
 
     @property
     def camera(self) -> CASSI:

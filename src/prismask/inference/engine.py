@@ -34,7 +34,7 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.models.fast import FastReconstructor, Precision
-from prismask.models.inputs import network_input
+from prismask.models.inputs import BLIND, network_input
 from prismask.models.network import Reconstructor, combined, run_ensemble
 from prismask.models.posterior import MaskPosterior, perturb, prior_noise
 from prismask.optics.camera import CASSI, as_mask_batch
@@ -279,6 +279,7 @@ class Engine:
         levels: tuple[float, float] | None = None,
         noise_std: float | None = None,
         mask_std: Tensor | None = None,
+        bad: Tensor | None = None,
         progress: Progress | None = None,
     ) -> FrameEstimate:
         """`measurement (H, L)`, `mask (1, 1|C, H, W)` → the cube and its spread.
@@ -289,6 +290,7 @@ class Engine:
             some networks take as an input; None: they are given an estimate.
         mask_std: how wrong each pixel of the mask may be, of its shape, for networks that use it
             (`Reconstructor.wants_mask_std`); None: unknown.
+        bad: pixels `(H, L)` of the measurement that say nothing, for the same networks.
         """
         measurement = measurement[None].to(self.device)
         mask = as_mask_batch(mask).to(self.device)
@@ -296,7 +298,7 @@ class Engine:
             masks = draw_masks(self._fast.model.posterior, mask, samples, seed)
         else:
             masks = mean_mask(self._fast.model.posterior, mask)
-        noise = self._noise(measurement, mask, camera, noise_std)
+        noise = self._noise(measurement, mask, camera, noise_std, bad)
         told = self._told(mask, mask_std)
         first = masks[:1].to(self.device)
         network = self._network(measurement, first, camera, noise_std, noise, told)
@@ -373,13 +375,23 @@ class Engine:
         return replace(self.tiling, tile=tile)
 
     def _noise(
-        self, measurement: Tensor, mask: Tensor, camera: CASSI, noise_std: float | None
+        self,
+        measurement: Tensor,
+        mask: Tensor,
+        camera: CASSI,
+        noise_std: float | None,
+        bad: Tensor | None,
     ) -> Tensor | None:
         if not self.wants_noise:
             return None
-        if noise_std is not None:
-            return measurement.new_tensor([noise_std])
-        return estimate_noise(measurement, mask, camera)
+        noise = (
+            estimate_noise(measurement, mask, camera)
+            if noise_std is None
+            else measurement.new_tensor([noise_std])
+        )
+        if bad is None or not self.model.wants_mask_std:
+            return noise
+        return torch.where(bad.to(self.device), BLIND, noise[:, None, None])
 
     def _network(
         self,
@@ -452,6 +464,8 @@ class Strip:
     """One mask `(N, 1|C, h, w)` for each pass."""
     mask_std: Tensor | None
     """What the network is given of the masks' errors, `(1, 1|C, h, w)`."""
+    noise: Tensor | None
+    """`(1,)`, or of each pixel `(1, h, l)`."""
     planes: Tensor | None
     """Input planes `(1, K, h, w)` where there is a single pass; they are the largest thing in
     memory, so several passes make them one after the other."""
@@ -468,7 +482,8 @@ class Passes:
     levels: tuple[float, float] | None = None
     """Quantiles over the masks, if wanted."""
     noise: Tensor | None = None
-    """Noise of the whole snapshot `(1,)`, for networks that want to know; None: no such network.
+    """Noise of the whole snapshot `(1,)` or of each of its pixels `(1, H, L)`, for networks that
+    want to know; None: no such network.
 
     A strip by itself would be judged by what happens to lie in it."""
     mask_std: Tensor | None = None
@@ -487,7 +502,10 @@ class Passes:
         seen, codes = strip(measurement, tile, self.camera), strip(masks, tile, self.camera)
         told = None if self.mask_std is None else strip(self.mask_std, tile, self.camera)
         planes = None if self.sampled else self._planes(seen, codes)
-        return Strip(seen, codes, told, planes)
+        noise = self.noise
+        if noise is not None and noise.ndim > 1:
+            noise = strip(noise, tile, self.camera)
+        return Strip(seen, codes, told, noise, planes)
 
     def run(self, piece: Strip, tile: Tile) -> list[Tensor]:
         """The results of a tile, each `(C, h, w)` float32, in the order of `outputs`."""
@@ -526,7 +544,7 @@ class Passes:
             mask,
             self.camera,
             network.ensemble,
-            self.noise,
+            piece.noise,
             piece.mask_std,
         )[:, 0].float()
         return combined(answers)

@@ -32,7 +32,12 @@ def network_scale(bands: int) -> float:
 
 
 Noise = Tensor | None
-"""Standard deviation of the measurement's noise `(B|1,)` in its units; None: to be estimated."""
+"""Standard deviation of the measurement's noise `(B|1,)` in its units; None: to be estimated.
+
+Backbones that work from the snapshot also take that of each of its pixels, `(B|1, H, L)`.
+"""
+BLIND = 1e4
+"""Noise of a sensor pixel that says nothing about the light, far above full scale."""
 
 
 def _backprojection(measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise) -> Tensor:

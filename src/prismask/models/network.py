@@ -43,7 +43,8 @@ class Estimates(NamedTuple):
 class SnapshotBackbone(Protocol):
     """A backbone that works from the snapshot itself, behind a camera of any band count.
 
-    noise: standard deviation `(B|1,)` of the measurement's noise in its units; None: estimated.
+    noise: standard deviation of the measurement's noise in its units, `(B|1,)` or that of each
+        pixel `(B|1, H, L)`, which is `models.inputs.BLIND` where one says nothing; None: estimated.
     mask_std: rms error of the given mask `(B|1, 1|C, H, W)` in its units, negative where it is not
         known; None: known nowhere.
     """
@@ -286,7 +287,8 @@ def run_ensemble(
         # The planes of the mirrored snapshot are the mirrored planes: nothing in them looks across.
         planes, shot, code = (given.flip(across) for given in (seen, measurement, mask))
         spread = None if mask_std is None else mask_std.flip(across)
-        mirrored = run_backbone(backbone, planes, shot, code, camera, noise, spread)
+        level = noise.flip(across) if noise is not None and noise.ndim > 1 else noise
+        mirrored = run_backbone(backbone, planes, shot, code, camera, level, spread)
         answers.append(mirrored.flip(across))
     return torch.stack(answers) if size > 1 else answers[0][None]
 

@@ -70,7 +70,9 @@ def test_how_far_the_mask_is_wrong_is_mirrored_with_it() -> None:
     camera = CASSI.from_step(4, 1.5)
     measurement, mask = snapshot(camera)
     std = torch.rand(mask.shape, generator=torch.Generator().manual_seed(3))
-    answers = run_ensemble(Told(), measurement, measurement, mask, camera, 2, 0.01, std)
+    answers = run_ensemble(
+        Told(), measurement, measurement, mask, camera, 2, torch.tensor([0.01]), std
+    )
     torch.testing.assert_close(answers[1], answers[0], rtol=0, atol=0)
 
 

@@ -58,7 +58,7 @@ def network_capabilities(network: Reconstructor) -> Capabilities:
     """What a network can do as a method."""
     found: set[Capability] = {"align", "adapt", "half"}
     if network.wants_mask_std:
-        found |= {"uncertain_mask"}
+        found |= {"uncertain_mask", "bad_pixels"}
     if network.posterior.is_random:
         found |= {"samples", "mask_std"}
     if network.record.get("interval"):
@@ -165,18 +165,19 @@ class NetworkMethod:
         noise_std: Tensor,
         brightness: Tensor,
         mask_std: Tensor | None = None,
+        bad: Tensor | None = None,
     ) -> View:
         """Snapshots `(B, H, L)` as the network knows them; noise and brightness are `(B,)`."""
         typical = float(self.record.get("input_level", TYPICAL_LEVEL))
         gain = network_gain(brightness, typical)
-        told = mask_std if self.engine.model.wants_mask_std else None
-        return View.of(signal, mask, camera, noise_std, gain, self.adapter(camera), told)
+        told = (mask_std, bad) if self.engine.model.wants_mask_std else ()
+        return View.of(signal, mask, camera, noise_std, gain, self.adapter(camera), *told)
 
     def view_of(self, snapshot: Snapshot) -> View:
         """One snapshot as the network knows them."""
         noise, level = (torch.tensor([x]) for x in (snapshot.noise_std, snapshot.brightness))
-        signal, told = snapshot.signal[None], snapshot.mask_std
-        return self.view(signal, snapshot.mask, snapshot.camera, noise, level, told)
+        told = snapshot.mask_std, snapshot.bad
+        return self.view(snapshot.signal[None], snapshot.mask, snapshot.camera, noise, level, *told)
 
     def align(self, snapshot: Snapshot, progress: Progress | None = None) -> Alignment:
         """The pose in which the mask explains the snapshot best."""
@@ -229,6 +230,7 @@ class NetworkMethod:
                 levels=tails if options.samples and interval is None else None,
                 noise_std=noise,
                 mask_std=seen.mask_std,
+                bad=seen.bad,
                 progress=progress,
             )
         values, std, lower, upper = read_back(seen, made)
@@ -273,8 +275,9 @@ class NetworkMethod:
                 self.engine, seen.signal[0], seen.mask, seen.camera, noise, seen.mask_std
             )
         made = self.engine.run(
-            seen.signal[0], seen.mask, seen.camera, noise_std=noise, mask_std=seen.mask_std
-        )
+            seen.signal[0], seen.mask, seen.camera, noise_std=noise, mask_std=seen.mask_std,
+            bad=seen.bad,
+        )  # fmt: skip
         return evidence_of(snapshot, seen, made, read_back(seen, made)[0], probe)
 
     def _spread_findings(self, seen: View) -> list[Finding]:
@@ -352,10 +355,10 @@ def evidence_of(
     snapshot: Snapshot, seen: View, made: FrameEstimate, values: Array, probe: Probe | None
 ) -> Evidence:
     """What is known about the cube `values (C, H, W)` of a snapshot."""
-    apart = made.disagreement
+    apart, cube = made.disagreement, torch.from_numpy(values)
     return Evidence(
-        torch.from_numpy(values),
-        snapshot.signal,
+        cube,
+        snapshot.seen_by(cube),
         snapshot.mask,
         snapshot.camera,
         snapshot.noise_std,

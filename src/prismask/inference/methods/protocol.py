@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float32]
 
 Capability = Literal[
-    "samples", "align", "adapt", "interval", "mask_std", "uncertain_mask", "half"
+    "samples", "align", "adapt", "interval", "mask_std", "uncertain_mask", "bad_pixels", "half"
 ]  # fmt: skip
 """What a method may be able to do besides giving a cube.
 
@@ -43,6 +43,7 @@ adapt: learn the scene before it gives its cube (`Options.adapt`).
 interval: give calibrated error bars.
 mask_std: say how wrong a mask may be.
 uncertain_mask: make use of how wrong a mask may be (`Options.mask_std`).
+bad_pixels: leave single pixels of the sensor out (`Snapshot.bad`).
 half: compute in half precision (`Options.precision`).
 """
 Capabilities = frozenset[Capability]
