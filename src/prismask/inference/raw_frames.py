@@ -127,9 +127,9 @@ def bad_findings(count: int, options: Options, method: str, leaves_out: bool) ->
     is_auto = options.bad_pixels == "auto"
     where = "found (hot or dead)" if is_auto else f"in the map {options.bad_pixels}"
     what = (
-        f"{method} leaves them out"
+        f"{method} leaves {'them' if count > 1 else 'it'} out"
         if leaves_out
-        else f"filled from their neighbours, because {method} takes whole frames"
+        else f"filled from the neighbours, because {method} takes whole frames"
     )
     keep = " --bad-pixels none keeps them." if is_auto else ""
     return [Finding("note", f"{count} bad pixel{'s' * (count > 1)} {where}: {what}.{keep}")]

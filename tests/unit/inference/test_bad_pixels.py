@@ -114,7 +114,7 @@ def test_the_self_check_leaves_them_out_too() -> None:
         hot, aperture, NOMINAL, lambda y, m, camera: camera.spread(y, m), bad_pixels=marks,
         dark=0.0, check_mask=False,
     )  # fmt: skip
-    assert "filled from their neighbours, because" in str(own.attrs["findings"])
+    assert "filled from the neighbours, because" in str(own.attrs["findings"])
 
 
 def test_what_a_cube_says_at_bad_pixels() -> None:
