@@ -175,6 +175,9 @@ def inspect(
     if corrected.bad.any():
         snapshot = replace(snapshot, bad=torch.from_numpy(corrected.bad))
     source = _noise_source(measurement, options)
+    if found is not None and not found.fits and options.noise_std is None:
+        # What a wrong mask does not explain is taken for noise, and the self-check looks better.
+        source = "as estimated through a mask that does not fit: too large"
     return Inspection(snapshot, findings, unit, dark, source, found, counts is not None)
 
 

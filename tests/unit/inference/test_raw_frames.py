@@ -397,3 +397,13 @@ def test_numbers_that_cannot_be_are_refused(clean: Any, counts: Any, mask: Mask)
         cube_of(counts, mask, dark=0.05)
     with pytest.warns(UserWarning, match=r"is 0.004 counts: .* give noise_std=262"):
         cube_of(counts, mask, dark=200, noise_std=0.004)
+
+
+def test_noise_through_a_mask_that_does_not_fit_is_said_to_be_too_large(
+    clean: Any, mask: Mask
+) -> None:
+    """A wrong mask explains less, and the rest would be taken for noise."""
+    assert look(clean, mask, dark=0).noise_from == "as estimated"
+    wrong = Mask(np.roll(mask.values, 2, axis=0))
+    assert look(clean, wrong, dark=0).noise_from.endswith("does not fit: too large")
+    assert look(clean, wrong, dark=0, noise_std=0.01).noise_from == "given"
