@@ -10,8 +10,9 @@ mask is open, so the scaled measurement has roughly the cube's own range.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,6 +39,48 @@ Backbones that work from the snapshot also take that of each of its pixels, `(B|
 """
 BLIND = 1e4
 """Noise of a sensor pixel that says nothing about the light, far above full scale."""
+
+
+class Observation(NamedTuple):
+    """Snapshots, and all that is known about how they were taken.
+
+    Models are called with its fields one by one, `model(*seen)`: that is what is compiled and
+    recorded, and what people write. Whatever lies around a model passes the record on.
+    """
+
+    measurement: Tensor
+    """`(B, H, L)`."""
+    mask: Tensor
+    """`(B|1, 1|C, H, W)`."""
+    camera: CASSI
+    noise: Noise = None
+    mask_std: Tensor | None = None
+    """Rms error of the mask `(B|1, 1|C, H, W)`, negative where unknown; None: everywhere."""
+
+    @property
+    def scene_size(self) -> tuple[int, int]:
+        """Height and width of the cube."""
+        return self.camera.scene_size((self.measurement.shape[-2], self.measurement.shape[-1]))
+
+    def with_images(self, change: Callable[[Tensor], Tensor]) -> Observation:
+        """With the same change made to its measurement, mask and mask_std, such as a cut.
+
+        To the noise too, where that is told of each pixel.
+        """
+        noise = self.noise
+        if noise is not None and noise.ndim > 1:
+            noise = change(noise)
+        std = None if self.mask_std is None else change(self.mask_std)
+        shot, code = change(self.measurement), change(self.mask)
+        return self._replace(measurement=shot, mask=code, noise=noise, mask_std=std)
+
+    def one_by_one(self) -> Iterator[Observation]:
+        """Each snapshot for itself, where all were taken through one mask."""
+        noises = (
+            len(self.measurement) * [None] if self.noise is None else torch.split(self.noise, 1)
+        )
+        for shot, noise in zip(torch.split(self.measurement, 1), noises, strict=True):
+            yield self._replace(measurement=shot, noise=noise)
 
 
 def _backprojection(measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise) -> Tensor:

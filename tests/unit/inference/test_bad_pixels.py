@@ -15,7 +15,7 @@ from prismask import reconstruct
 from prismask.inference.engine import Engine, Tiling, project
 from prismask.inference.inspection import Snapshot, prepare
 from prismask.inference.methods.network import NetworkMethod
-from prismask.inference.methods.solver import SolverMethod
+from prismask.inference.methods.registry import SolverMethod
 from prismask.inference.options import Options
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model

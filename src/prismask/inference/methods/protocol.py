@@ -1,6 +1,6 @@
 """What a method is: any way from a snapshot to a cube.
 
-Networks (`methods.network`), solvers and Python functions (`methods.solver`) are methods, and so is
+Networks (`methods.network`), solvers and Python functions (`methods.registry`) are methods, and so is
 whatever is registered (`methods.registry`). `reconstruct`, folders, the web page, `evaluate`,
 `stress`, `analyse` and the fitting of intervals all call the same method, so what is scored is what
 is delivered. A method owns everything between the camera at hand and what it computes with: a
@@ -20,15 +20,14 @@ from torch import Tensor
 
 from prismask.checks import size_text
 from prismask.errors import ShapeError
-from prismask.inference.findings import Finding
 from prismask.inference.inspection import Snapshot, prepare
 from prismask.inference.options import DEFAULTS, Options
 from prismask.optics.camera import CASSI
 from prismask.progress import Progress
+from prismask.wording import Finding
 
 if TYPE_CHECKING:
-    from prismask.inference.intervals.evidence import Evidence
-    from prismask.inference.intervals.trust import Verdict
+    from prismask.inference.intervals.evidence import Evidence, Verdict
 
 Array = NDArray[np.float32]
 
