@@ -1,6 +1,6 @@
 """What a method is: any way from a snapshot to a cube.
 
-Networks (`methods.network`), solvers and Python functions (`methods.registry`) are methods, and so is
+Networks (`methods.network`), solvers and Python functions are methods, and so is
 whatever is registered (`methods.registry`). `reconstruct`, folders, the web page, `evaluate`,
 `stress`, `analyse` and the fitting of intervals all call the same method, so what is scored is what
 is delivered. A method owns everything between the camera at hand and what it computes with: a
