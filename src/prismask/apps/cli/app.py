@@ -11,7 +11,7 @@ import re
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
 
 from prismask import __version__
 from prismask.apps.cli.calibrate import calibrate
@@ -29,6 +29,7 @@ from prismask.apps.cli.spectra import spectra
 from prismask.apps.cli.terminal import complain, settle_streams, settle_threads, silence
 from prismask.apps.cli.train import train
 from prismask.apps.cli.view import view
+from prismask.checks import closest
 from prismask.errors import PrismaskError
 from prismask.wording import speaking_flags
 
@@ -79,7 +80,7 @@ def run(arguments: list[str]) -> int:
         complain("interrupted.")
         return INTERRUPTED
     except CycloptsError as error:
-        complain(f"{error} Try: {_help_for(arguments)}.")
+        complain(f"{_parsing(error)} Try: {_help_for(arguments)}.")
         return WRONG_INPUT
     except BrokenPipeError:
         # The reader of our output (`| head`) has gone; nothing is left to say.
@@ -92,6 +93,17 @@ def run(arguments: list[str]) -> int:
         return WRONG_INPUT
     # A command may end well and still have something to tell the shell.
     return code if isinstance(code, int) else 0
+
+
+def _parsing(error: CycloptsError) -> str:
+    """The sentence about words that are no command; an option that is meant has to be like them."""
+    if not isinstance(error, UnknownOptionError):
+        return str(error)
+    sentence, _, _ = str(error).partition(" Did you mean ")
+    known = [name for one in error.argument_collection if one.parse for name in one.names]
+    word = (error.token.keyword or error.token.value).partition("=")[0]
+    meant = closest(word, [*known, "--help"])
+    return sentence if meant is None else f"{sentence} Did you mean {meant}?"
 
 
 def _with_negative_lists(arguments: list[str]) -> list[str]:

@@ -9,9 +9,9 @@ carried beside them. Each stage looks at the snapshot again and then thinks in a
     h ← U(h + CONV(t, x̂ + t, …))
 
 v is the variance to be expected of y at each sensor pixel, from the noise and from the stated
-spread of the mask. α and μ are learned and not negative, so a larger spread never makes a look
-trust the mask more. b is a few times the stated spread: a mask that is said to be exact is left as
-it is.
+spread of the mask; a pixel that is said to be endlessly noisy is not looked at. α and μ are learned
+and not negative, so a larger spread never makes a look trust the mask more. b is a few times the
+stated spread: a mask that is said to be exact is left as it is.
 
 Bands enter and leave through cosines, so one set of weights serves any band count, and the camera's
 own operator serves any dispersion, mask and design. Weights belong to K cosines over the spectrum,
@@ -86,8 +86,8 @@ class Entry(nn.Module):
         spread: Tensor,
         basis: Tensor,
     ) -> tuple[Tensor, Belief, Shot]:
-        """`measurement (B, H, L)`, `noise (B|1,)`, `spread` like the mask, negative where unknown
-        → features `(B, F, H, W)`, and what stages start from."""
+        """`measurement (B, H, L)`, `noise (B|1,)` or of each pixel, `spread` like the mask,
+        negative where unknown → features `(B, F, H, W)`, and what stages start from."""
         first = camera.spread(measurement, mask, floor=DIM)
         if first.is_cuda:
             # All estimates have the layout of the features then: nothing is turned in memory.
@@ -120,7 +120,9 @@ def _planes(shot: Shot, camera: CASSI, noise: Tensor, spread: Tensor) -> list[Te
     """The mask, the noise, the mask's spread and whether it is known, `(B, 1, H, W)` each."""
     code = camera.code(shot.mask).mean(1, keepdim=True)
     shape = (len(shot.measurement), 1, *code.shape[-2:])
-    level = NOISE_GAIN * network_scale(camera.bands) * noise[:, None, None, None]
+    # One number of the snapshot: pixels that say nothing are few.
+    usual = noise if noise.ndim == 1 else noise.flatten(1).median(1).values
+    level = NOISE_GAIN * network_scale(camera.bands) * usual[:, None, None, None]
     stated = camera.code(STD_GAIN * spread.clamp_min(0)).mean(1, keepdim=True)
     known = camera.code((spread >= 0).to(spread)).mean(1, keepdim=True)
     return [plane.expand(shape) for plane in (code, level, stated, known)]
@@ -368,10 +370,15 @@ class Look(nn.Module):
 def expected_variance(cube: Tensor, camera: CASSI, noise: Tensor, spread: Tensor) -> Tensor:
     """v `(B, H, L)`: what noise, and a mask wrong by `spread`, do to a cube's measurement.
 
-    noise: `(B|1,)`; spread `(B|1, 1|C, H, W)`, not negative.
+    noise: `(B|1,)` or `(B|1, H, L)`; spread `(B|1, 1|C, H, W)`, not negative.
     """
     # The measurement of x² through a mask of variances: neighbouring pixels err independently.
-    return noise.square()[:, None, None] + camera.forward(cube.square(), spread.square())
+    return _of_pixels(noise).square() + camera.forward(cube.square(), spread.square())
+
+
+def _of_pixels(noise: Tensor) -> Tensor:
+    """Noise `(B|1,)` or `(B|1, H, L)` as something to add to a snapshot."""
+    return noise if noise.ndim > 1 else noise[:, None, None]
 
 
 OUT_START = 1e-3
