@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -286,6 +288,29 @@ def test_uploads_that_announce_nothing_take_places_too(upload_client: httpx.Clie
             time.sleep(0.1)
         refused = [raw for raw in senders if b" 429 " in _received(raw)]
         assert refused == senders[2:], "two at a time"
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_what_is_called_off_at_the_end_is_no_fault(has_begun: bool) -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def endless(scope: Any, receive: Any, send: Any) -> None:
+        if has_begun:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        await asyncio.Event().wait()
+
+    async def end() -> None:
+        app = guards.LastAnswer(endless)
+        task = asyncio.create_task(app({"type": "http"}, None, send))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    asyncio.run(end())
+    assert [part.get("status") for part in sent] == ([200] if has_begun else [503, None])
 
 
 def _received(raw: Raw) -> bytes:
