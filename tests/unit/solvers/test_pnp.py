@@ -116,6 +116,23 @@ def test_with_no_denoiser_it_explains_the_measurement(scheme: str) -> None:
         torch.testing.assert_close(CAMERA.forward(cube, mask), measurement)
 
 
+@pytest.mark.parametrize("scheme", ["gap", "admm"])
+def test_noise_is_forgiven_by_the_last_sigma(scheme: str) -> None:
+    """κ = (noise / σ)² · mean(throughput²): with σ of the start noise would hardly count."""
+    truth, mask = scene().double(), aperture().double()
+    measurement = CAMERA.forward(truth, mask)
+    solver = Pnp(
+        1, denoiser=lambda cube, sigma: cube, scheme=scheme, start="spread", noise=0.3,  # type: ignore[arg-type]
+        sigma=5.0, last_sigma=0.5, nonnegative=False,
+    )  # fmt: skip
+    start, gram = CAMERA.spread(measurement, mask), CAMERA.gram_diagonal(mask)
+    residual = measurement - CAMERA.forward(start, mask)
+    kappa = (0.3 / 0.5) ** 2 * CAMERA.throughput(mask).square().mean()
+    keep = 2 * gram / (gram + kappa) / gram if scheme == "gap" else 1 / (gram + kappa)
+    want = start + CAMERA.adjoint(keep * residual, mask)
+    torch.testing.assert_close(solver(measurement, mask, CAMERA), want)
+
+
 class Blur(nn.Module):
     """Stands for a trained denoiser."""
 
