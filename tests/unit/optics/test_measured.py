@@ -13,13 +13,13 @@ from scipy.ndimage import map_coordinates
 
 import prismask
 from prismask.errors import ConfigError, ShapeError, ValuesError
-from prismask.optics.measured import measure_camera, transmission
-from prismask.optics.resolve import (
+from prismask.optics.camera import (
     CameraDescription,
     camera_from_attrs,
     camera_notes,
     resolve_camera,
 )
+from prismask.optics.measured import measure_camera, transmission
 from prismask.optics.simulate import simulate
 from prismask.scenes.synthetic import demo_scene
 
