@@ -235,7 +235,7 @@ KEY, OLD_KEY = "mirror_ensemble", "ways"
 def ensemble_size(record: Mapping[str, Any]) -> int:
     """How many members the mirror ensemble of a record's weights has."""
     size = record.get(KEY, record.get(OLD_KEY, 1))
-    if size not in SIZES:
+    if isinstance(size, bool) or size not in SIZES:
         raise ConfigError(
             f"{KEY} = {size!r}: a network is run once (1), or also on the mirrored snapshot (2)."
         )

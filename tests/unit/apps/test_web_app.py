@@ -191,6 +191,8 @@ def test_foreign_pages_cannot_send(upload_client: httpx.Client) -> None:
     for origin in ("http://evil.example", "null", "http://127.0.0.1:9999", "http://["):
         answer = upload_client.post("/api/jobs", headers={"origin": origin})
         assert answer.status_code == 403, origin
+        answer = upload_client.delete("/api/jobs/none", headers={"origin": origin})
+        assert answer.status_code == 403, origin
     assert (
         upload_client.post(
             "/api/jobs", headers={"origin": str(upload_client.base_url).rstrip("/")}
