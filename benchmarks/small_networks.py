@@ -15,9 +15,8 @@ from typing import Any
 import torch
 
 from prismask.inference.engine import Engine
-from prismask.models.complexity import count_multiply_adds, count_parameters
 from prismask.models.network import Reconstructor
-from prismask.models.registry import create_model
+from prismask.models.registry import count_multiply_adds, count_parameters, create_model
 from prismask.models.weights import load_model
 from prismask.optics.camera import CASSI
 

@@ -38,10 +38,9 @@ from prismask.errors import ConfigError, MissingPartError
 from prismask.inference.camera_match import View, adapter_for
 from prismask.inference.engine import mean_mask
 from prismask.inference.inspection import KNOWN_LEVELS, check_light
-from prismask.models.inputs import network_input
+from prismask.models.inputs import Observation, network_input
 from prismask.models.network import Reconstructor, combined, ensemble_size, run_ensemble
-from prismask.optics.camera import CASSI, as_mask_batch
-from prismask.optics.resolve import camera_attrs
+from prismask.optics.camera import CASSI, as_mask_batch, camera_attrs
 from prismask.scenes.atomic import write_beside
 
 SUFFIXES = (".onnx", ".pt2")
@@ -64,10 +63,11 @@ class FixedNetwork(nn.Module):
     ) -> None:
         super().__init__()
         self.backbone, self.inputs = network.backbone, network.inputs
-        self.camera, self.turn, self.size = seen.camera, seen.turn, size
+        shown = seen.shown
+        self.camera, self.turn, self.size = shown.camera, seen.turn, size
         self.wants_noise = network.wants_noise and noise_std is None
-        self.register_buffer("mask", mean_mask(network.posterior, seen.mask))
-        self.register_buffer("mask_std", seen.mask_std)
+        self.register_buffer("mask", mean_mask(network.posterior, shown.mask))
+        self.register_buffer("mask_std", shown.mask_std)
         known = network.wants_noise and noise_std is not None
         self.register_buffer("noise", torch.tensor([noise_std]) if known else None)
 
@@ -76,9 +76,8 @@ class FixedNetwork(nn.Module):
         noise = self.noise if noise is None else noise
         shot = self.turn.there(measurement)
         planes = network_input(self.inputs, shot, self.mask, self.camera, noise)
-        answers = run_ensemble(
-            self.backbone, planes, shot, self.mask, self.camera, self.size, noise, self.mask_std
-        )
+        seen = Observation(shot, self.mask, self.camera, noise, self.mask_std)
+        answers = run_ensemble(self.backbone, planes, seen, self.size)
         return self.turn.back(combined(answers)[0])
 
 
@@ -115,7 +114,8 @@ class Exported:
         told = None
         if mask_std is not None and network.wants_mask_std:
             told = as_mask_batch(mask_std).float()
-        seen = View.of(blank, code, camera, one, one, adapter_for(camera, network.record), told)
+        taken = Observation(blank, code, camera, one, told)
+        seen = View.of(taken, one, adapter_for(camera, network.record))
         name = network.record.get("name") or network.record["backbone"]
         if seen.is_resampled:
             raise ConfigError(

@@ -12,10 +12,9 @@ from torch.nn import functional as F
 
 from prismask.errors import ConfigError
 from prismask.models.backbones.lumen import BandsIn, BandsOut, Look, Lumen, SmallU, cosine_basis
-from prismask.models.complexity import count_multiply_adds, count_parameters
 from prismask.models.fast import FastReconstructor
 from prismask.models.network import Reconstructor
-from prismask.models.registry import create_model
+from prismask.models.registry import count_multiply_adds, count_parameters, create_model
 from prismask.optics.camera import CASSI
 from prismask.training.config import read_config
 

@@ -64,18 +64,17 @@ def export(
     from prismask.inference.inspection import check_fit, stated_spread
     from prismask.inference.options import Options
     from prismask.inference.reconstruct import with_own_spread
-    from prismask.optics.camera import as_mask_batch
-    from prismask.optics.resolve import resolve_camera
+    from prismask.optics.camera import as_mask_batch, resolve_camera
     from prismask.scenes.atomic import check_inputs, check_output, refuse_read
     from prismask.scenes.formats.files import load_mask
 
-    described, frames = camera or CameraOptions(), RawFrameOptions(crop_mask=crop_mask)
+    described = camera or CameraOptions()
+    frames = RawFrameOptions(crop_mask=crop_mask, mask_std=mask_std)
     check_inputs(mask)
     if check_suffix(target) == ".onnx":
         check_parts(target)
     check_output(target, overwrite)
     refuse_read([target], mask, model, mask_std, *described.files())
-    frames = RawFrameOptions(crop_mask=crop_mask, mask_std=mask_std)
     aperture = frames.mask(load_mask(mask, mask_variable))
     size = None if frame is None else _frame(frame)
     sizes = None if size is None else (size, aperture.size)
