@@ -374,9 +374,9 @@ def serves_any_camera(record: Mapping[str, Any]) -> bool:
 
 FOLDER = Path(__file__).resolve().parents[1] / "weights"
 SUFFIX = ".safetensors"
-ELSEWHERE, EXACT = "other_cameras", "exact_masks"
-"""What `default` in a record says of weights for cameras that are not the default's, and of those
-that feel a wrong mask most and make the most of a right one."""
+EXACT = "exact_masks"
+"""What `default` in a record says of weights that feel a wrong mask most: they find its pose, and
+draw from their mask posterior."""
 
 
 @dataclass(frozen=True)
@@ -393,13 +393,8 @@ class Shipped:
         return self.record.get("default") is True
 
     @property
-    def is_default_elsewhere(self) -> bool:
-        """Whether it does so behind cameras that are not that of the default's training."""
-        return self.record.get("default") == ELSEWHERE
-
-    @property
     def is_default_for_exact_masks(self) -> bool:
-        """Whether it does so with masks that are aligned first, or drawn from its posterior."""
+        """Whether it is taken to find the pose of a mask, and to draw from its posterior."""
         return self.record.get("default") == EXACT
 
 
@@ -423,9 +418,7 @@ def default_weights(folder: Path = FOLDER) -> Shipped | None:
 def defaults(folder: Path = FOLDER) -> tuple[Shipped, ...]:
     """The weights that serve by default, `default_weights` first."""
     first = default_weights(folder)
-    others = (
-        one for one in shipped(folder) if one.is_default_elsewhere or one.is_default_for_exact_masks
-    )
+    others = (one for one in shipped(folder) if one.is_default_for_exact_masks)
     return () if first is None else (first, *others)
 
 
