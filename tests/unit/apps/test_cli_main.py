@@ -19,7 +19,7 @@ PRISMASK = [sys.executable, "-m", "prismask"]
 COMMANDS = (
     "demo", "info", "simulate", "reconstruct", "render", "evaluate-pair", "convert", "train",
     "models", "calibrate", "evaluate", "stress", "spectra-test", "analyse", "report",
-    "view", "serve", "spectra",
+    "view", "serve", "spectra", "export",
 )  # fmt: skip
 
 

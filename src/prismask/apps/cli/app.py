@@ -19,6 +19,7 @@ from prismask.apps.cli.camera import camera
 from prismask.apps.cli.demo import demo
 from prismask.apps.cli.evaluate import analyse, evaluate, join, report, spectra_test, stress
 from prismask.apps.cli.evaluate_pair import evaluate_pair
+from prismask.apps.cli.export import export
 from prismask.apps.cli.files import convert, info
 from prismask.apps.cli.models import models
 from prismask.apps.cli.reconstruct import reconstruct
@@ -48,7 +49,7 @@ app = App(
 
 for command in (
     demo, info, camera, simulate, reconstruct, view, serve, models, calibrate, render,
-    spectra, evaluate_pair, convert, join, report,
+    spectra, evaluate_pair, convert, export, join, report,
 ):  # fmt: skip
     app.command(command)
 for scoring in (train, evaluate, stress, spectra_test, analyse):
