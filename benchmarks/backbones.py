@@ -25,11 +25,10 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from common import timed
-from prismask.models.complexity import describe
 from prismask.models.fast import FastReconstructor
 from prismask.models.machine import choose_device
 from prismask.models.network import compile_parts
-from prismask.models.registry import create_model, list_models
+from prismask.models.registry import create_model, describe, list_models
 from prismask.optics.camera import CASSI
 from prismask.training.config import from_table
 from prismask.training.losses import reconstruction_loss

@@ -21,9 +21,8 @@ from pathlib import Path
 import torch
 
 from common import synchronise, timed
-from prismask.models.complexity import count_multiply_adds
 from prismask.models.fast import FastReconstructor
-from prismask.models.registry import create_model
+from prismask.models.registry import count_multiply_adds, create_model
 from prismask.optics.camera import CASSI
 from prismask.training.config import from_table
 from prismask.training.data.batches import BatchMaker

@@ -61,7 +61,7 @@ class Pace:
         self._began = self._seen = time.monotonic()
         self._first = (self._began, 0)
 
-    def told(self, stage: str, done: int, total: int) -> str:
+    def text(self, stage: str, done: int, total: int) -> str:
         """In words, at the moment when `done` of the stage's `total` steps are done."""
         now = time.monotonic()
         if stage != self._stage or done < self._first[1]:
@@ -100,14 +100,14 @@ class _Shown:
 
     def __call__(self, done: int, total: int, info: Mapping[str, Any]) -> None:
         stage = str(info.get("stage", self.title))
-        told = self.pace.told(stage, done, total)
+        pace = self.pace.text(stage, done, total)
         now = time.monotonic()
         if now - self.drawn >= self.pause or done >= total:
             self.drawn = now
-            self.draw(stage, done, total, told)
+            self.draw(stage, done, total, pace)
 
-    def draw(self, stage: str, done: int, total: int, told: str) -> None:
-        """Show that `done` of `total` steps are done; told: how long it took and will take."""
+    def draw(self, stage: str, done: int, total: int, pace: str) -> None:
+        """Show that `done` of `total` steps are done; pace: how long it took and will take."""
         raise NotImplementedError
 
 
@@ -118,9 +118,9 @@ class _NotebookBar(_Shown):
         begun = _Page(f"{title} …", f"{escape(title)} <progress></progress>")
         self._handle = display(begun, display_id=True)
 
-    def draw(self, stage: str, done: int, total: int, told: str) -> None:
+    def draw(self, stage: str, done: int, total: int, pace: str) -> None:
         bar = f'<progress value="{done}" max="{total}"></progress>'
-        counted = f"{done} of {total}, {told}"
+        counted = f"{done} of {total}, {pace}"
         self._handle.update(_Page(f"{stage}: {counted}", f"{escape(stage)} {bar} {counted}"))
 
 
@@ -130,19 +130,19 @@ class _TerminalBar(_Shown):
         sys.stderr.write(f"{title} …")
         sys.stderr.flush()
 
-    def draw(self, stage: str, done: int, total: int, told: str) -> None:
+    def draw(self, stage: str, done: int, total: int, pace: str) -> None:
         full = _BLOCKS * done // max(total, 1)
         bar = "#" * full + "." * (_BLOCKS - full)
         end = "\n" if done >= total else ""
-        sys.stderr.write(f"\r\x1b[K{stage} [{bar}] {done} of {total}, {told}{end}")
+        sys.stderr.write(f"\r\x1b[K{stage} [{bar}] {done} of {total}, {pace}{end}")
         sys.stderr.flush()
 
 
 class _Lines(_Shown):
     pause = SECONDS_BETWEEN_LINES
 
-    def draw(self, stage: str, done: int, total: int, told: str) -> None:
-        sys.stderr.write(f"{stage}: {done} of {total} ({told})\n")
+    def draw(self, stage: str, done: int, total: int, pace: str) -> None:
+        sys.stderr.write(f"{stage}: {done} of {total} ({pace})\n")
         sys.stderr.flush()
 
 

@@ -11,12 +11,13 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Literal, ParamSpec, TypeVar
 
 from prismask.errors import PrismaskError, PrismaskWarning
 
@@ -127,3 +128,26 @@ def speaking_flags() -> Iterator[None]:
         yield
     finally:
         _speaks_flags.reset(before)
+
+
+# --- a finding: one thing worth knowing about a snapshot, for the person and for the history ------
+#
+# Written with flags, too; `reconstruct` passes the warnings among them on in the words of Python.
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence and how much it matters."""
+
+    weight: Literal["note", "warning"]
+    """`warning`: the result may be wrong; `note`: good to know."""
+    text: str
+    """The sentence."""
+
+
+def warn_in_python(findings: Iterable[str], stacklevel: int = 2) -> None:
+    """Pass the warnings among the lines of a history on to `warnings`, in the words of Python."""
+    for line in findings:
+        weight, _, text = line.partition(": ")
+        if weight == "warning":
+            warnings.warn(python_words(text), PrismaskWarning, stacklevel=stacklevel + 1)

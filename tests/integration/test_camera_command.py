@@ -11,8 +11,8 @@ from PIL import Image
 
 from prismask import CASSI, Cube, Mask, load_cube, load_mask, save
 from prismask.apps.cli import app as cli
+from prismask.optics.camera import camera_from_attrs
 from prismask.optics.fabricate import fabricate_mask
-from prismask.optics.resolve import camera_from_attrs
 from prismask.optics.simulate import simulate
 
 SIZE = (64, 80)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from prismask.evaluation.tables.files import read_table
+from prismask.evaluation.tables.summaries import read_table
 from prismask.models.inputs import network_scale
 from prismask.models.weights import shipped
 

@@ -33,9 +33,8 @@ from prismask.errors import (
 from prismask.evaluation.run.contenders import build_contender, read_entries
 from prismask.evaluation.run.runner import evaluate
 from prismask.evaluation.run.runs import RUN
-from prismask.evaluation.tables.files import COLUMNS, read_table, write_parquet
-from prismask.optics.camera import CASSI
-from prismask.optics.resolve import CameraDescription
+from prismask.evaluation.tables.summaries import COLUMNS, read_table, write_parquet
+from prismask.optics.camera import CASSI, CameraDescription
 from prismask.scenes.datasets import load_scenes
 from prismask.scenes.defaults import WAVELENGTHS_NM
 

@@ -13,9 +13,9 @@ from prismask.apps.cli import app as cli
 from prismask.errors import ConfigError
 from prismask.evaluation.protocol.conditions import FAULT_KINDS
 from prismask.evaluation.protocol.splits import read_evaluation_split
+from prismask.evaluation.run.runner import find_recalibration, stress
 from prismask.evaluation.run.runs import RUN
-from prismask.evaluation.run.stress import find_recalibration, stress
-from prismask.evaluation.tables.files import STRESS_COLUMNS, read_table
+from prismask.evaluation.tables.summaries import STRESS_COLUMNS, read_table
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -158,7 +158,7 @@ def test_a_folder_that_takes_no_files_is_told_before_the_work(
         "prismask.scenes.synthetic.demo.demo_scene",
         "prismask.evaluation.report.page.build_page",
         "prismask.evaluation.run.runner.plan_evaluation",
-        "prismask.evaluation.run.stress.plan_evaluation",
+        "prismask.evaluation.run.runner.plan_evaluation",
         "prismask.evaluation.analyses.runner.plan_evaluation",
     ):
         monkeypatch.setattr(work, never)

@@ -18,13 +18,12 @@ from torch import Tensor
 from prismask.apps.cli import app as cli
 from prismask.errors import ConfigError, DataMissingError, OutputExistsError, OverlapError
 from prismask.evaluation.analyses.runner import analyse
-from prismask.evaluation.analyses.store import RECORD, read_arrays
 from prismask.evaluation.metrics import score
 from prismask.evaluation.report.document import Page, html_page, markdown_page
 from prismask.evaluation.report.page import build_page, write_report
 from prismask.evaluation.report.sources import find_sources
-from prismask.evaluation.run.runner import evaluate
-from prismask.evaluation.run.stress import stress
+from prismask.evaluation.run.runner import evaluate, stress
+from prismask.evaluation.run.runs import ANALYSIS, read_arrays
 from prismask.inference.intervals.learned import LEVELS, LearnedInterval, WidthHead
 from prismask.models.registry import create_model
 from prismask.models.weights import load_weights, save_weights
@@ -85,7 +84,7 @@ def page(results: Path) -> Page:
 def test_analysis_is_plain_json_with_every_number(results: Path) -> None:
     text = (results / "analysis" / "analysis.json").read_text(encoding="utf-8")
     record = json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
-    assert record == RECORD.read(results / "analysis")
+    assert record == ANALYSIS.read(results / "analysis")
     assert list(record["groups"]) == list(GROUPS)
     assert set(record["scenes"]) == set(SCENES)
     model = record["models"]["many-to-many"]
@@ -110,7 +109,7 @@ def test_analysis_numbers_are_those_of_the_model(results: Path, tiny: Path) -> N
     from prismask.evaluation.protocol.splits import read_evaluation_split
     from prismask.optics.masks import MaskSet
 
-    record = RECORD.read(results / "analysis")
+    record = ANALYSIS.read(results / "analysis")
     entry = MaskSet.from_record(record["groups"][GROUPS[1]]["masks"]).entries[0]
     region = read_evaluation_split(tiny).region(GROUPS[1])
     mask = region.crop(entry.row, entry.column, entry.height, entry.width).to_tensor()
@@ -136,7 +135,7 @@ def test_analysis_is_the_same_twice(results: Path, tiny: Path, tmp_path: Path) -
     model = str(results / "runs" / "many-to-many")
     options: dict[str, Any] = {"masks": 3, "samples": 4, "figures": False}
     again = analyse([model], tiny, tmp_path / "again", **options)
-    first = RECORD.read(results / "analysis")["models"]["many-to-many"]
+    first = ANALYSIS.read(results / "analysis")["models"]["many-to-many"]
     assert json.loads(json.dumps(again["models"]["many-to-many"]))["groups"] == first["groups"]
     with pytest.raises(OutputExistsError, match="--overwrite"):
         analyse([model], tiny, tmp_path / "again", **options)
@@ -367,7 +366,7 @@ def test_commands(
                "--masks", "2", "--scenes", "scene01", "--without-figures"]  # fmt: skip
     assert cli.run(command) == 0
     assert capsys.readouterr().out.strip() == str(folder / "analysis.json")
-    assert list(RECORD.read(folder)["scenes"]) == ["scene01"]
+    assert list(ANALYSIS.read(folder)["scenes"]) == ["scene01"]
 
 
 def test_no_masks_is_told_by_the_name_of_the_option(

@@ -19,10 +19,9 @@ from prismask.evaluation.report.sources import (
 from prismask.evaluation.run import spectra
 from prismask.evaluation.run.runs import RUN
 from prismask.evaluation.run.spectra import summary_text
-from prismask.evaluation.tables.files import read_table
 from prismask.evaluation.tables.markdown import evaluation_text, grid, stress_text
 from prismask.evaluation.tables.published import row_number
-from prismask.evaluation.tables.summaries import PairedRow, Summary, SummaryRow
+from prismask.evaluation.tables.summaries import PairedRow, Summary, SummaryRow, read_table
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"

@@ -13,7 +13,7 @@ from prismask.errors import ConfigError, OutputExistsError
 from prismask.evaluation.report.page import build_page
 from prismask.evaluation.report.sources import find_sources
 from prismask.evaluation.run.spectra import spectra_test
-from prismask.evaluation.tables.files import read_table
+from prismask.evaluation.tables.summaries import read_table
 
 SOLVERS = {"few": "gap-tv:iterations=3", "more": "gap-tv:iterations=12"}
 QUICK: dict[str, Any] = {"groups": ["drawn"], "device": "cpu", "quick": True, "size": 40}
@@ -92,7 +92,7 @@ def test_the_report_pictures_it(folder: Path) -> None:
 
 
 def test_a_wider_camera_is_tested_in_its_own_bands(tmp_path: Path) -> None:
-    from prismask.optics.resolve import CameraDescription
+    from prismask.optics.camera import CameraDescription
 
     camera = CameraDescription(bands=16, step=3.0)
     found = spectra_test("gap-tv:iterations=3", out=tmp_path, camera=camera, noise=0.01, **QUICK)

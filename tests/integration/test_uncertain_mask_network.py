@@ -10,9 +10,10 @@ from tiny_network import BANDS, CAMERA, masks, scenes
 from torch import Tensor
 
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.alignment.probe import INCONSISTENT_FROM, probe_mask
+from prismask.inference.alignment.search import INCONSISTENT_FROM, probe_mask
 from prismask.inference.engine import Engine
 from prismask.inference.reconstruct import reconstruct
+from prismask.models.inputs import Observation
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.models.weights import trained_with
@@ -93,7 +94,9 @@ def test_a_snapshot_says_whether_its_mask_is_right(
     engine = Engine(model, torch.device("cpu"), "float32")
     pose = RIGHT if name is None else WRONG[name]
     for cube, mask in zip(*(part.split(1) for part in unseen), strict=True):
-        found = probe_mask(engine, shot(cube, mask, pose), mask, CAMERA, NOISE)
+        found = probe_mask(
+            engine, Observation(shot(cube, mask, pose)[None], mask, CAMERA, torch.tensor([NOISE]))
+        )
         assert found is not None
         assert found.is_inconsistent == (name is not None), f"{found.gain} of {INCONSISTENT_FROM}"
 

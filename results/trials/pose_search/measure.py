@@ -32,7 +32,7 @@ from torch import Tensor
 from prismask.evaluation.metrics import psnr
 from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.engine import Engine
-from prismask.models.inputs import network_scale
+from prismask.models.inputs import Observation, network_scale
 from prismask.models.weights import load_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
@@ -118,12 +118,18 @@ def tried(engines: list[Engine], truth: Tensor, name: str, number: int) -> dict[
     signal = signal + std * torch.randn(signal.shape, generator=generator)
 
     def score(engine: Engine, place: MaskPose, given: Tensor = mask) -> float:
-        cube = engine.run(signal, place.read(given, CAMERA), CAMERA, noise_std=std).values[None]
+        cube = engine.run(
+            Observation(signal[None], place.read(given, CAMERA), CAMERA, torch.tensor([std]))
+        ).values[None]
         return round(float(psnr(place.straightened(cube, CAMERA), truth)), 2)
 
     lumen, looks = engines
     started, runs = time.perf_counter(), [0]
-    found = align_mask(lumen, signal, mask, CAMERA, std, lambda done, *_: runs.append(done))
+    found = align_mask(
+        lumen,
+        Observation(signal[None], mask, CAMERA, torch.tensor([std])),
+        lambda done, *_: runs.append(done),
+    )
     seconds = round(time.perf_counter() - started, 1)
     std_of = (0.0,) * len(pose.numbers) if found.std is None else found.std.numbers
     return {

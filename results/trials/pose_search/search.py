@@ -41,6 +41,7 @@ from torch import Tensor
 from prismask.inference.alignment.pose import BLUR, DISPERSION, POSITION, TONES, MaskPose
 from prismask.inference.alignment.search import brightest
 from prismask.inference.engine import Engine
+from prismask.models.inputs import Observation
 from prismask.optics.camera import CASSI
 from prismask.progress import Progress
 
@@ -238,7 +239,7 @@ class Search:
     def _left(self, strip: Strip, pose: MaskPose) -> Tensor:
         """r of a strip, `(1, h, L)`; the network is told that nobody knows the mask's errors."""
         seen, code = (t.to(self.engine.device) for t in (strip.seen, strip.code(pose)))
-        cube = self.engine.network.once(seen, code, self.camera, self.noise_std)
+        cube = self.engine.network.once(Observation(seen, code, self.camera, self.noise_std))
         self.runs += 1
         if self.progress is not None:
             self.progress(self.runs, MOST_RUNS, STAGE)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from prismask.evaluation.run.plan import Settings as Settings
     from prismask.evaluation.run.runner import Evaluation as Evaluation
     from prismask.evaluation.run.runner import evaluate as evaluate
-    from prismask.evaluation.run.stress import stress as stress
+    from prismask.evaluation.run.runner import stress as stress
     from prismask.evaluation.run.training import train as train
     from prismask.evaluation.scoring import score as score
 else:
@@ -22,8 +22,7 @@ else:
             "analyses.runner": ["analyse"],
             "metrics": ["METRICS"],
             "run.plan": ["Settings"],
-            "run.runner": ["Evaluation", "evaluate"],
-            "run.stress": ["stress"],
+            "run.runner": ["Evaluation", "evaluate", "stress"],
             "run.training": ["train"],
             "scoring": ["score"],
         },

@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING
 from prismask.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from prismask.inference.findings import Finding as Finding
     from prismask.inference.methods.protocol import Estimate as Estimate
     from prismask.inference.methods.protocol import Method as Method
     from prismask.inference.methods.registry import list_methods as list_methods
     from prismask.inference.methods.registry import register_method as register_method
     from prismask.inference.options import Options as Options
     from prismask.inference.reconstruct import Reconstruction as Reconstruction
+    from prismask.wording import Finding as Finding
 else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "findings": ["Finding"],
-            "methods.protocol": ["Estimate", "Method"],
+            "methods.protocol": ["Estimate", "Finding", "Method"],
             "methods.registry": ["list_methods", "register_method"],
             "options": ["Options"],
             "reconstruct": ["Reconstruction"],

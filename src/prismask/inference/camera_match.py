@@ -56,7 +56,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.findings import Finding
+from prismask.models.inputs import Observation
 from prismask.models.weights import (
     ONE_CAMERA,
     Measured,
@@ -68,6 +68,7 @@ from prismask.models.weights import (
 from prismask.optics.camera import CASSI, as_mask_batch, band_positions
 from prismask.optics.shear import bent
 from prismask.scenes.resample import resampling_weights
+from prismask.wording import Finding
 
 LARGEST_MISMATCH = 1.6
 """Ratio of pixels per band, to training, beyond which a network is not taken by default."""
@@ -639,31 +640,19 @@ class View:
     stretch: Stretch
     gain: Tensor
     """From each snapshot's brightness to the network's, `(B,)`."""
-    signal: Tensor
-    """`(B, H, L)`."""
-    mask: Tensor
-    """`(1, 1|C, H, W)`."""
-    noise_std: Tensor
-    """In the units of `signal`, `(B,)`."""
-    mask_std: Tensor | None = None
-    """How far the mask may be wrong, `(1, 1|C, H, W)`; None where unknown."""
+    shown: Observation
+    """The snapshots `(B, H, L)`, their mask `(1, 1|C, H, W)` and noise `(B,)` for the network."""
 
     @classmethod
-    def of(
-        cls,
-        signal: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise_std: Tensor,
-        gain: Tensor,
-        adapter: BandAdapter,
-        mask_std: Tensor | None = None,
-    ) -> View:
-        """Snapshots `(B, H, L)` through one `mask (1, 1|C, H, W)` for the network of `adapter`.
+    def of(cls, taken: Observation, gain: Tensor, adapter: BandAdapter) -> View:
+        """Snapshots `(B, H, L)` through one mask for the network of `adapter`.
 
-        noise_std, gain: `(B,)`, of every snapshot.
-        mask_std: of the mask, `(1, 1|C, H, W)`, for networks that see bands and pixels as they are.
+        taken: with the noise `(B,)` of every snapshot; mask_std only for networks that see bands
+            and pixels as they are.
+        gain: of every snapshot, `(B,)`.
         """
+        signal, mask, camera, noise_std, mask_std = taken
+        assert noise_std is not None
         factor = (gain.double() * adapter.gain).float()
         turn = Turn.towards(camera, adapter.trained_step)
         seen, code = turn.there(signal), turn.there(adapter.mask(mask))
@@ -671,13 +660,9 @@ class View:
         columns = shown.scene_size((seen.shape[-2], seen.shape[-1]))[1]
         stretch = Stretch.by(adapter.stretch, shown, columns)
         seen, noise = stretch.signal(seen * factor[:, None, None], noise_std * factor)
-        told = None if mask_std is None else turn.there(mask_std)
-        return cls(adapter, turn, stretch, gain, seen, stretch.mask(code), noise, told)
-
-    @property
-    def camera(self) -> CASSI:
-        """The camera as the network sees it."""
-        return self.stretch.shown
+        stated = None if mask_std is None else turn.there(mask_std)
+        given = Observation(seen, stretch.mask(code), stretch.shown, noise, stated)
+        return cls(adapter, turn, stretch, gain, given)
 
     @property
     def is_resampled(self) -> bool:

@@ -34,7 +34,7 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.models.fast import FastReconstructor, Precision
-from prismask.models.inputs import network_input
+from prismask.models.inputs import Noise, Observation, network_input
 from prismask.models.network import Reconstructor, combined, run_ensemble
 from prismask.models.posterior import MaskPosterior, perturb, prior_noise
 from prismask.optics.camera import CASSI, as_mask_batch
@@ -237,7 +237,7 @@ class FrameEstimate:
 
 
 class Engine:
-    """A network prepared for one device; `run` is called once a frame."""
+    """A network prepared for one device; `run` is called once per frame."""
 
     def __init__(
         self,
@@ -270,40 +270,29 @@ class Engine:
     @torch.inference_mode()
     def run(
         self,
-        measurement: Tensor,
-        mask: Tensor,
-        camera: CASSI,
+        snapshot: Observation,
         *,
         samples: int = 0,
         seed: int = 0,
         levels: tuple[float, float] | None = None,
-        noise_std: float | None = None,
-        mask_std: Tensor | None = None,
         progress: Progress | None = None,
     ) -> FrameEstimate:
-        """`measurement (H, L)`, `mask (1, 1|C, H, W)` → the cube and its spread.
+        """One snapshot, `measurement (1, H, L)` → the cube and its spread.
+
+        Half precision is judged against its noise, and some networks take that as an input; where
+        it is not known they are given an estimate. They are given `mask_std` if they use it.
 
         samples: masks drawn from the posterior; 0 is one pass with its mean mask.
         levels: quantiles over the samples to keep, such as (0.05, 0.95).
-        noise_std: noise of the measurement, against which half precision is judged, and which
-            some networks take as an input; None: they are given an estimate.
-        mask_std: how wrong each pixel of the mask may be, of its shape, for networks that use it
-            (`Reconstructor.wants_mask_std`); None: unknown.
         """
-        measurement = measurement[None].to(self.device)
-        mask = as_mask_batch(mask).to(self.device)
+        seen, camera = self._usable(snapshot), snapshot.camera
         if samples:
-            masks = draw_masks(self._fast.model.posterior, mask, samples, seed)
+            masks = draw_masks(self._fast.model.posterior, seen.mask, samples, seed)
         else:
-            masks = mean_mask(self._fast.model.posterior, mask)
-        noise = self._noise(measurement, mask, camera, noise_std)
-        told = self._told(mask, mask_std)
-        first = masks[:1].to(self.device)
-        network = self._network(measurement, first, camera, noise_std, noise, told)
-        passes = Passes(
-            network, camera, sampled=samples > 0, levels=levels, noise=noise, mask_std=told
-        )
-        size = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
+            masks = mean_mask(self._fast.model.posterior, seen.mask)
+        network = self._network(seen._replace(mask=masks[:1].to(self.device)), snapshot.noise)
+        passes = Passes(network, seen._replace(mask=masks), sampled=samples > 0, levels=levels)
+        size = seen.scene_size
         # A GPU puts the frame together itself and sends it over once.
         home = self.device if self.device.type == "cuda" else "cpu"
         frames = [torch.zeros(camera.bands, *size, device=home) for _ in passes.outputs]
@@ -312,7 +301,7 @@ class Engine:
         strips = list(tiles_by_strip(size, camera, tiling, whole, network.ensemble > 1))
         total, done = sum(len(tiles) for tiles in strips), 0
         for tiles in strips:
-            piece = passes.strip(measurement, masks, tiles[0])
+            piece = passes.strip(tiles[0])
             for tile in tiles:
                 for result, frame in zip(passes.run(piece, tile), frames, strict=True):
                     tile.add(result, frame)
@@ -323,43 +312,37 @@ class Engine:
         return FrameEstimate(**named, precision=str(network.dtype).removeprefix("torch."))
 
     @torch.inference_mode()
-    def cubes(
-        self,
-        measurement: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise_std: Tensor,
-        mask_std: Tensor | None = None,
-    ) -> Tensor:
+    def cubes(self, snapshots: Observation) -> Tensor:
         """Snapshots `(B, H, L)` through one mask, a single pass each → `(B, C, H, W)` float32.
 
         The same numbers as `run`, on the device; all at once where frames need no tiles.
-        noise_std: of each snapshot, `(B,)`; mask_std: as `run` takes it.
         """
-        measurement, mask = measurement.to(self.device), as_mask_batch(mask).to(self.device)
-        size = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
         chooses = self.precision == "auto" and self._fast.dtype != torch.float32
-        if chooses or max(size) > self.tiling.tile:
-            made = [
-                self.run(shot, mask, camera, noise_std=float(noise), mask_std=mask_std).values
-                for shot, noise in zip(measurement, noise_std, strict=True)
-            ]
+        if chooses or max(snapshots.scene_size) > self.tiling.tile:
+            made = [self.run(one).values for one in snapshots.one_by_one()]
             return torch.stack(made).to(self.device)
-        code = mean_mask(self._fast.model.posterior, mask)
-        noise = noise_std.to(self.device) if self.wants_noise else None
-        told = self._told(mask, mask_std)
-        return self._fast.reconstruct(measurement, code, camera, noise, told)
+        seen = self._usable(snapshots)
+        code = mean_mask(self._fast.model.posterior, seen.mask)
+        return self._fast.reconstruct(seen._replace(mask=code))
 
     @property
     def wants_noise(self) -> bool:
         """Whether the network wants to know the noise of a snapshot."""
         return self.model.wants_noise
 
-    def _told(self, mask: Tensor, mask_std: Tensor | None) -> Tensor | None:
-        """What the network is given of the mask's errors, on the device; None: nothing."""
-        if mask_std is None or not self.model.wants_mask_std:
-            return None
-        return as_mask_batch(mask_std).to(mask)
+    def _usable(self, snapshots: Observation) -> Observation:
+        """On the device, with the facts that the network makes use of, and no other."""
+        measurement, mask, camera, noise, mask_std = snapshots
+        measurement, mask = measurement.to(self.device), as_mask_batch(mask).to(self.device)
+        if not self.wants_noise:
+            noise = None
+        elif noise is None:
+            noise = estimate_noise(measurement, mask, camera)
+        else:
+            noise = noise.to(measurement)
+        if mask_std is not None:
+            mask_std = as_mask_batch(mask_std).to(mask) if self.model.wants_mask_std else None
+        return Observation(measurement, mask, camera, noise, mask_std)
 
     def _tiling_for(self, kept: int, size: tuple[int, int], camera: CASSI) -> Tiling:
         """Tiles so small that `kept` samples of one fit into memory."""
@@ -372,31 +355,14 @@ class Engine:
         tile = min(self.tiling.tile, max(least, side - 2 * self.tiling.halo))
         return replace(self.tiling, tile=tile)
 
-    def _noise(
-        self, measurement: Tensor, mask: Tensor, camera: CASSI, noise_std: float | None
-    ) -> Tensor | None:
-        if not self.wants_noise:
-            return None
-        if noise_std is not None:
-            return measurement.new_tensor([noise_std])
-        return estimate_noise(measurement, mask, camera)
-
-    def _network(
-        self,
-        measurement: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise_std: float | None,
-        noise: Tensor | None,
-        mask_std: Tensor | None,
-    ) -> FastReconstructor:
+    def _network(self, seen: Observation, noise: Noise) -> FastReconstructor:
         """The half-precision network, unless what it changes would show above the noise."""
-        if self.precision != "auto" or self._fast.dtype == torch.float32 or noise_std is None:
+        if self.precision != "auto" or self._fast.dtype == torch.float32 or noise is None:
             return self._fast
         if self._exact is None:
             self._exact = FastReconstructor(self.model, self.device, "float32")
-        error = half_error(self._fast, self._exact, measurement, mask, camera, noise, mask_std)
-        return self._fast if error <= noise_std else self._exact
+        error = half_error(self._fast, self._exact, seen)
+        return self._fast if error <= float(noise) else self._exact
 
 
 def default_tiling(device: torch.device) -> Tiling:
@@ -446,12 +412,8 @@ PROBE = 96
 class Strip:
     """What the tiles of one strip share."""
 
-    measurement: Tensor
-    """`(1, h, l)`."""
-    masks: Tensor
-    """One mask `(N, 1|C, h, w)` for each pass."""
-    mask_std: Tensor | None
-    """What the network is given of the masks' errors, `(1, 1|C, h, w)`."""
+    seen: Observation
+    """With one mask `(N, 1|C, h, w)` for each pass."""
     planes: Tensor | None
     """Input planes `(1, K, h, w)` where there is a single pass; they are the largest thing in
     memory, so several passes make them one after the other."""
@@ -462,17 +424,13 @@ class Passes:
     """How a tile is computed."""
 
     network: FastReconstructor
-    camera: CASSI
+    seen: Observation
+    """The whole frame, with one mask `(N, 1|C, H, W)` for each pass. Its noise is that of the whole
+    snapshot: a strip by itself would be judged by what happens to lie in it."""
     sampled: bool = False
     """Whether there are several masks, whose spread is wanted."""
     levels: tuple[float, float] | None = None
     """Quantiles over the masks, if wanted."""
-    noise: Tensor | None = None
-    """Noise of the whole snapshot `(1,)`, for networks that want to know; None: no such network.
-
-    A strip by itself would be judged by what happens to lie in it."""
-    mask_std: Tensor | None = None
-    """Errors of the mask `(1, 1|C, H, W)`, for networks that use them; None: unknown."""
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -482,22 +440,20 @@ class Passes:
         apart = ("disagreement",) if self.network.ensemble > 1 else ()
         return ("values", *spread, *ends, *apart)
 
-    def strip(self, measurement: Tensor, masks: Tensor, tile: Tile) -> Strip:
-        """What the strip of `tile` shares, cut from `measurement (1, H, L)` and the masks."""
-        seen, codes = strip(measurement, tile, self.camera), strip(masks, tile, self.camera)
-        told = None if self.mask_std is None else strip(self.mask_std, tile, self.camera)
-        planes = None if self.sampled else self._planes(seen, codes)
-        return Strip(seen, codes, told, planes)
+    def strip(self, tile: Tile) -> Strip:
+        """What the strip of `tile` shares, cut from the frame."""
+        seen = self.seen.with_images(lambda values: strip(values, tile, self.seen.camera))
+        return Strip(seen, None if self.sampled else self._planes(seen))
 
     def run(self, piece: Strip, tile: Tile) -> list[Tensor]:
         """The results of a tile, each `(C, h, w)` float32, in the order of `outputs`."""
         if piece.planes is not None:
-            cube, apart = self._pass(piece, piece.masks, piece.planes, tile)
+            cube, apart = self._pass(piece.seen, piece.planes, tile)
             return [cube] if apart is None else [cube, apart]
         moments, between, kept = RunningMoments(), RunningMoments(), []
-        for number in range(len(piece.masks)):
-            mask = piece.masks[number : number + 1].to(self.network.device)
-            cube, apart = self._pass(piece, mask, self._planes(piece.measurement, mask), tile)
+        for mask in torch.split(piece.seen.mask, 1):
+            seen = piece.seen._replace(mask=mask.to(self.network.device))
+            cube, apart = self._pass(seen, self._planes(seen), tile)
             moments.add(cube)
             if apart is not None:
                 between.add(apart)
@@ -507,51 +463,32 @@ class Passes:
         last = [between.mean] if between.count else []
         return [moments.mean, moments.std, *ends, *last]
 
-    def _planes(self, measurement: Tensor, mask: Tensor) -> Tensor:
-        return network_input(self.network.model.inputs, measurement, mask, self.camera, self.noise)
+    def _planes(self, seen: Observation) -> Tensor:
+        return network_input(self.network.model.inputs, *seen[:4])
 
-    def _pass(
-        self, piece: Strip, mask: Tensor, planes: Tensor, tile: Tile
-    ) -> tuple[Tensor, Tensor | None]:
+    def _pass(self, seen: Observation, planes: Tensor, tile: Tile) -> tuple[Tensor, Tensor | None]:
         """The mean of the network's answers, and how far they are apart."""
         # Contiguous first: a cut is a view, and convolutions would copy it in a worse layout.
-        given = cut(planes, tile, self.camera).to(self.network.dtype)
+        given = cut(planes, tile, seen.camera).to(self.network.dtype)
         given = given.contiguous(memory_format=torch.channels_last)
         # A backbone that contains the camera is only ever given whole strips.
         network = self.network
-        answers = run_ensemble(
-            network.backbone,
-            given,
-            piece.measurement,
-            mask,
-            self.camera,
-            network.ensemble,
-            self.noise,
-            piece.mask_std,
-        )[:, 0].float()
-        return combined(answers)
+        answers = run_ensemble(network.backbone, given, seen, network.ensemble)
+        return combined(answers[:, 0].float())
 
 
-def half_error(
-    fast: FastReconstructor,
-    exact: FastReconstructor,
-    measurement: Tensor,
-    mask: Tensor,
-    camera: CASSI,
-    noise: Tensor | None = None,
-    mask_std: Tensor | None = None,
-) -> float:
+def half_error(fast: FastReconstructor, exact: FastReconstructor, seen: Observation) -> float:
     """What half precision changes in the re-projected snapshot, rms, on a piece of the middle."""
-    size = camera.scene_size((measurement.shape[-2], measurement.shape[-1]))
-    tile = _probe(size, camera, exact.model.can_tile_backbone)
+    camera = seen.camera
+    tile = _probe(seen.scene_size, camera, exact.model.can_tile_backbone)
     results = []
     for network in (fast, exact):
-        passes = Passes(network, camera, noise=noise, mask_std=mask_std)
-        results.append(passes.run(passes.strip(measurement, mask, tile), tile)[0])
+        passes = Passes(network, seen)
+        results.append(passes.run(passes.strip(tile), tile)[0])
     piece = (tile.rows.last - tile.rows.first, tile.columns.last - tile.columns.first)
     height, width = camera.mask_size(piece)
     top, left = tile.rows.first, tile.columns.first
-    code = mask[..., top : top + height, left : left + width]
+    code = seen.mask[..., top : top + height, left : left + width]
     changed = camera.forward((results[0] - results[1])[None], code)
     return float(changed.square().mean().sqrt())
 

@@ -25,17 +25,16 @@ from torch import Tensor
 from prismask.checks import size_text, two_digits
 from prismask.errors import ShapeError, ValuesError
 from prismask.inference import raw_frames
-from prismask.inference.alignment.registration import REACH, SMALLEST, Registration, register
+from prismask.inference.alignment.pose import REACH, SMALLEST, Registration, register
 from prismask.inference.engine import throughput
-from prismask.inference.findings import Finding
 from prismask.inference.options import DEFAULTS, MaskStd, Options
-from prismask.optics.camera import CASSI, as_mask_batch
+from prismask.optics.camera import CASSI, as_mask_batch, bands_between
 from prismask.optics.noise import estimate_noise
-from prismask.optics.resolve import bands_between
 from prismask.optics.shear import whole_step
 from prismask.progress import part
 from prismask.scenes.records import Mask, Measurement, check_mask_std
 from prismask.scenes.units import noted_counts, noted_scale
+from prismask.wording import Finding
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +77,10 @@ class Prepared:
     def snapshots(self) -> Iterator[Snapshot]:
         """One by one, on the CPU."""
         mask = self.mask.cpu()
-        told = None if self.mask_std is None else self.mask_std.cpu()
+        stated = None if self.mask_std is None else self.mask_std.cpu()
         numbers = zip(self.noise_std.tolist(), self.brightness.tolist(), strict=True)
         for signal, (noise, level) in zip(self.signal.cpu(), numbers, strict=True):
-            yield Snapshot(signal, mask, self.camera, noise, level, told)
+            yield Snapshot(signal, mask, self.camera, noise, level, stated)
 
 
 def prepare(
@@ -110,8 +109,8 @@ def prepare(
         noise = estimate_noise(signal, mask, camera).to(dark)
     else:
         noise = torch.zeros_like(dark)
-    level, told = brightness(signal, light), stated_spread(options, mask)
-    return Prepared(signal, mask, camera, dark, noise, level, told)
+    level, stated = brightness(signal, light), stated_spread(options, mask)
+    return Prepared(signal, mask, camera, dark, noise, level, stated)
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,13 +205,13 @@ def _noise_source(measurement: Measurement, options: Options) -> str:
 
 def stated_spread(options: Options, mask: Tensor) -> Tensor | None:
     """What the options say of `mask (1, 1|C, H, W)`, `(1, 1|C, H, W)`; None: nothing."""
-    told = options.mask_std
-    if told is None:
+    stated = options.mask_std
+    if stated is None:
         return None
-    if not isinstance(told, MaskStd):
-        return torch.full_like(mask[:, :1], told)
+    if not isinstance(stated, MaskStd):
+        return torch.full_like(mask[:, :1], stated)
     planes = tuple(mask.shape[1:]) if mask.shape[1] > 1 else tuple(mask.shape[2:])
-    values = as_mask_batch(torch.tensor(check_mask_std(told.values, planes))).to(mask)
+    values = as_mask_batch(torch.tensor(check_mask_std(stated.values, planes))).to(mask)
     if values.shape == mask.shape and torch.equal(values, mask):
         raise ValuesError(
             "mask_std is the mask itself. Give how far each of its pixels may be wrong: the "
@@ -235,7 +234,7 @@ LEAST_DARK = 2e-3
 """Dark level, as a fraction of the bright parts, below which there is none to speak of."""
 TYPICAL_LEVEL = 0.45
 """Bright parts (99.5 %) of y / Σ shear(m) in the scenes that networks are trained on."""
-BEYOND_DOUBT, CHANCE = 16.0, 6.0
+WRONG_ORIENTATION_SCORE, CHANCE_SCORE = 16.0, 6.0
 """Score of another orientation from which a file is the wrong way round, if the mask as given
 scores no more than chance does."""
 KNOWN_LEVELS = (0.1, 1.3)
@@ -603,7 +602,7 @@ def check_orientation(
     """
     if found is None or found.orientation == "as given":
         return
-    if found.best_score < BEYOND_DOUBT or found.score > CHANCE:
+    if found.best_score < WRONG_ORIENTATION_SCORE or found.score > CHANCE_SCORE:
         return
     if turned:
         said = " and ".join(f"--turn-{what} {how}" for what, how in turned.items())

@@ -55,8 +55,8 @@ class MethodOptions:
     """Look for the mask in the snapshot first, and say if another orientation, or a pose a fraction
     of a pixel away, fits better."""
     align: bool = False
-    """First find the pose of the mask, to fractions of a pixel, from the snapshot; takes some
-    hundred runs of a network, for solvers a default one."""
+    """First find the pose of the mask, to fractions of a pixel, from the snapshot; takes a
+    few hundred runs of a network, even where a solver makes the cube."""
     adapt: int = 0
     """Steps in which the network first learns the scene from its own cube; 60 took 64 s on two CPU
     cores, 220 s on one busy one, whatever the size of the frame, which is reconstructed three times
@@ -281,8 +281,8 @@ class Options(RawOptions, MethodOptions):
             # The key of the first versions, whose finished cubes are still recognised.
             chosen["place"] = list(self.pose.pose.numbers)
         if self.mask_std is not None:
-            told = self.mask_std
-            chosen["mask_std"] = told.hash if isinstance(told, MaskStd) else told
+            stated = self.mask_std
+            chosen["mask_std"] = stated.hash if isinstance(stated, MaskStd) else stated
         text = json.dumps({**chosen, **facts}, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 

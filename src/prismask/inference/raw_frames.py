@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from prismask.checks import size_text, two_digits
 from prismask.errors import ConfigError, ShapeError, ValuesError
-from prismask.inference.findings import Finding
 from prismask.scenes.conversion import as_measurement
 from prismask.scenes.formats.files import load_exposures
 from prismask.scenes.records import Measurement
 from prismask.scenes.units import COUNTS, noted_counts
+from prismask.wording import Finding
 
 if TYPE_CHECKING:
     from prismask.inference.options import Frame, Options

@@ -41,7 +41,6 @@ from prismask.inference import inspection
 from prismask.inference.alignment.pose import KnownPose, MaskPose
 from prismask.inference.alignment.search import Alignment
 from prismask.inference.engine import project
-from prismask.inference.findings import Finding, warn_in_python
 from prismask.inference.inspection import Inspection, Snapshot, inspect, prepare, with_noted_noise
 from prismask.inference.methods.network import NETWORK
 from prismask.inference.methods.protocol import Aligner, Array, Estimate, Method
@@ -50,15 +49,20 @@ from prismask.inference.options import DEFAULTS, MaskStd, Options
 from prismask.inference.raw_frames import averaged
 from prismask.models.machine import choose_device, versions
 from prismask.models.network import Reconstructor
-from prismask.optics.camera import CASSI
-from prismask.optics.resolve import CameraDescription, camera_attrs, camera_notes, resolve_camera
+from prismask.optics.camera import (
+    CASSI,
+    CameraDescription,
+    camera_attrs,
+    camera_notes,
+    resolve_camera,
+)
 from prismask.progress import Progress, as_progress
 from prismask.scenes.conversion import as_mask, as_measurement
 from prismask.scenes.defaults import BANDS, WAVELENGTHS_NM
 from prismask.scenes.records import Cube, Mask, Measurement, array_hash, check_wavelengths
 from prismask.scenes.units import check_nanometres, noted_counts, unscaled
 from prismask.solvers.registry import list_solvers, solver_options
-from prismask.wording import told_in_python, worded
+from prismask.wording import Finding, told_in_python, warn_in_python, worded
 
 if TYPE_CHECKING:
     from prismask.scenes.conversion import MaskLike, MeasurementLike
@@ -158,7 +162,7 @@ def _check_spelling(words: Iterable[str], options: Options, given: Any) -> None:
         if word not in known and word in OF_THE_CAMERA:
             raise ConfigError(
                 f"{word} belongs to the camera: camera=CASSI.from_step(bands=28, step=2.0), or "
-                f"camera=CameraDescription({word}=…) from prismask.optics.resolve."
+                f"camera=CameraDescription({word}=…) from prismask.optics.camera."
             )
         near = [SYNONYMS[word]] if word in SYNONYMS else []
         near = near or difflib.get_close_matches(word, arguments, n=1, cutoff=CLOSE_SPELLING)
@@ -358,8 +362,8 @@ def in_pose(snapshot: Snapshot, pose: MaskPose) -> Aligned:
 
 def _moved(snapshot: Snapshot, pose: MaskPose) -> Snapshot:
     """The snapshot with its mask in a pose, and with it what is known of its errors."""
-    camera, told = snapshot.camera, snapshot.mask_std
-    spread = None if told is None else pose.position.read(told, camera)
+    camera, stated = snapshot.camera, snapshot.mask_std
+    spread = None if stated is None else pose.position.read(stated, camera)
     return replace(snapshot, mask=pose.read(snapshot.mask, camera), mask_std=spread)
 
 
@@ -453,13 +457,13 @@ def spread_attrs(options: Options, uses_it: bool) -> dict[str, Any]:
     """What the history says of the mask's errors, where the method makes use of them."""
     if not uses_it:
         return {}
-    told = options.mask_std
-    if told is None:
+    stated = options.mask_std
+    if stated is None:
         return {"mask_std_from": "estimated by the network"}
-    if isinstance(told, MaskStd):
-        rms = float(np.sqrt(np.mean(np.square(told.values, dtype=np.float64))))
-        return {"mask_std": rms, "mask_std_from": told.source}
-    return {"mask_std": told, "mask_std_from": "given"}
+    if isinstance(stated, MaskStd):
+        rms = float(np.sqrt(np.mean(np.square(stated.values, dtype=np.float64))))
+        return {"mask_std": rms, "mask_std_from": stated.source}
+    return {"mask_std": stated, "mask_std_from": "given"}
 
 
 def spread_findings(stated: Options, mask: Mask, method: str, uses_it: bool) -> list[Finding]:
@@ -592,9 +596,9 @@ def reproject(cube: Tensor, snapshot: Snapshot, noise_from: str, unit: float = 1
     rms = float(left.square().mean().sqrt())
     scale = float(signal.square().mean().sqrt())
     relative = rms / scale if scale > 0 else 0.0
-    told = snapshot.mask_std
+    stated = snapshot.mask_std
     # Pixels that err independently: the variances of all that land on a sensor pixel add up.
-    wrong = 0.0 if told is None else float(_variance(cube, told, snapshot.camera).mean().sqrt())
+    wrong = 0.0 if stated is None else float(_variance(cube, stated, snapshot.camera).mean().sqrt())
     return Residual(unit * rms, relative, unit * snapshot.noise_std, noise_from, unit * wrong)
 
 

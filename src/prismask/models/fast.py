@@ -21,12 +21,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from prismask.models.inputs import UNKNOWN, Noise, network_input
+from prismask.models.inputs import UNKNOWN, Noise, Observation, network_input
 from prismask.models.network import (
     Reconstructor,
     combined,
     ensemble_size,
-    last_look,
+    last_stage,
     run_ensemble,
     works_from_snapshot,
 )
@@ -79,112 +79,69 @@ class FastReconstructor:
         mask_std: Tensor | None = None,
     ) -> Tensor:
         """`measurement (B, H, L)` → cube `(B, C, H, W)`, float32: the mean of all answers."""
-        mean = self.model.posterior.mean(as_mask_batch(mask))
-        return self.reconstruct(measurement, mean, camera, noise, mask_std)
+        seen = Observation(measurement, mask, camera, noise, mask_std)
+        return self.reconstruct(self._with_mean_mask(seen))
 
     @torch.inference_mode()
-    def once(
-        self,
-        measurement: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise: Noise = None,
-        mask_std: Tensor | None = None,
-    ) -> Tensor:
+    def once(self, seen: Observation) -> Tensor:
         """The first answer alone, for work in which many cubes are made and thrown away."""
-        mean = self.model.posterior.mean(as_mask_batch(mask))
-        return self.answers(measurement, mean, camera, noise, ensemble=1, mask_std=mask_std)[0]
+        return self.answers(self._with_mean_mask(seen), ensemble=1)[0]
 
     @torch.inference_mode()
-    def reconstruct(
-        self,
-        measurement: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise: Noise = None,
-        mask_std: Tensor | None = None,
-    ) -> Tensor:
+    def reconstruct(self, seen: Observation) -> Tensor:
         """f_θ(y, m') for exactly this mask."""
-        return combined(self.answers(measurement, mask, camera, noise, mask_std=mask_std))[0]
+        return combined(self.answers(seen))[0]
 
     @torch.inference_mode()
-    def answers(
-        self,
-        measurement: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise: Noise = None,
-        ensemble: int | None = None,
-        mask_std: Tensor | None = None,
-    ) -> Tensor:
+    def answers(self, seen: Observation, ensemble: int | None = None) -> Tensor:
         """Every answer for exactly this mask, `(ensemble, B, C, H, W)`; ensemble: None for all."""
         size = ensemble or self.ensemble
-        seen = network_input(self.model.inputs, measurement, mask, camera, noise)
-        seen = seen.to(self.dtype, memory_format=torch.channels_last)
-        told = self._told(measurement, mask, camera, noise, mask_std)
-        run = partial(_run, self.backbone, camera, size)
-        return self._replayed(run, (camera, size), seen, measurement, mask, *told).float()
+        planes = network_input(self.model.inputs, *seen[:4])
+        planes = planes.to(self.dtype, memory_format=torch.channels_last)
+        run = partial(_run, self.backbone, seen.camera, size)
+        return self._replayed(run, (seen.camera, size), planes, *self._tensors(seen)).float()
 
     @torch.inference_mode()
-    def before_projection(
-        self,
-        measurement: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise: Noise = None,
-        mask_std: Tensor | None = None,
-    ) -> Tensor:
+    def before_projection(self, seen: Observation) -> Tensor:
         """As `Reconstructor.before_projection`, with the posterior's mean mask."""
         if not works_from_snapshot(self.backbone):
-            return self.once(measurement, mask, camera, noise)
-        mean = self.model.posterior.mean(as_mask_batch(mask))
-        told = self._told(measurement, mean, camera, noise, mask_std)
-        run = partial(_look, self.backbone, camera)
-        return self._replayed(run, (camera, "look"), measurement, mean, *told).float()
+            return self.once(seen)
+        run = partial(_last_stage, self.backbone, seen.camera)
+        given = self._tensors(self._with_mean_mask(seen))
+        return self._replayed(run, (seen.camera, "last stage"), *given).float()
 
-    def _told(
-        self,
-        measurement: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise: Noise,
-        mask_std: Tensor | None,
-    ) -> tuple[Tensor, ...]:
-        """Noise `(B|1,)` and mask spread for a backbone that works from the snapshot, or nothing.
+    def _with_mean_mask(self, seen: Observation) -> Observation:
+        return seen._replace(mask=self.model.posterior.mean(as_mask_batch(seen.mask)))
 
-        Tensors in any case, so that a recording serves with these facts and without them.
+    def _tensors(self, seen: Observation) -> tuple[Tensor, ...]:
+        """Measurement and mask; noise and mask_std, too, if the backbone works from the snapshot.
+
+        Those are then there in any case, so that a recording serves with these facts and without.
         """
+        measurement, mask, camera, noise, mask_std = seen
         if not works_from_snapshot(self.backbone):
-            return ()
+            return measurement, mask
         if noise is None:
             noise = estimate_noise(measurement, mask, camera)
         if mask_std is None:
             mask_std = torch.full_like(as_mask_batch(mask), UNKNOWN)
-        return noise.to(measurement), as_mask_batch(mask_std).to(measurement)
+        return measurement, mask, noise.to(measurement), as_mask_batch(mask_std).to(measurement)
 
 
-def _look(
-    backbone: nn.Module,
-    camera: CASSI,
-    measurement: Tensor,
-    mask: Tensor,
-    noise: Noise = None,
-    mask_std: Tensor | None = None,
+# Of tensors alone, as a recording needs them.
+
+
+def _last_stage(
+    backbone: nn.Module, camera: CASSI, measurement: Tensor, mask: Tensor, *facts: Tensor
 ) -> Tensor:
-    return last_look(backbone, measurement, mask, camera, noise, mask_std)
+    return last_stage(backbone, Observation(measurement, mask, camera, *facts))
 
 
 def _run(
-    backbone: nn.Module,
-    camera: CASSI,
-    size: int,
-    seen: Tensor,
-    measurement: Tensor,
-    mask: Tensor,
-    noise: Noise = None,
-    mask_std: Tensor | None = None,
-) -> Tensor:
-    return run_ensemble(backbone, seen, measurement, mask, camera, size, noise, mask_std)
+    backbone: nn.Module, camera: CASSI, size: int, planes: Tensor,
+    measurement: Tensor, mask: Tensor, *facts: Tensor,
+) -> Tensor:  # fmt: skip
+    return run_ensemble(backbone, planes, Observation(measurement, mask, camera, *facts), size)
 
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,9 @@ mask is open, so the scaled measurement has roughly the cube's own range.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -33,6 +34,42 @@ def network_scale(bands: int) -> float:
 
 Noise = Tensor | None
 """Standard deviation of the measurement's noise `(B|1,)` in its units; None: to be estimated."""
+
+
+class Observation(NamedTuple):
+    """Snapshots, and all that is known about how they were taken.
+
+    Models are called with its fields one by one, `model(*seen)`: that is what is compiled and
+    recorded, and what people write. Whatever lies around a model passes the record on.
+    """
+
+    measurement: Tensor
+    """`(B, H, L)`."""
+    mask: Tensor
+    """`(B|1, 1|C, H, W)`."""
+    camera: CASSI
+    noise: Noise = None
+    mask_std: Tensor | None = None
+    """Rms error of the mask `(B|1, 1|C, H, W)`, negative where unknown; None: everywhere."""
+
+    @property
+    def scene_size(self) -> tuple[int, int]:
+        """Height and width of the cube."""
+        return self.camera.scene_size((self.measurement.shape[-2], self.measurement.shape[-1]))
+
+    def with_images(self, change: Callable[[Tensor], Tensor]) -> Observation:
+        """With the same change made to its measurement, mask and mask_std, such as a cut."""
+        std = None if self.mask_std is None else change(self.mask_std)
+        shot, code = change(self.measurement), change(self.mask)
+        return self._replace(measurement=shot, mask=code, mask_std=std)
+
+    def one_by_one(self) -> Iterator[Observation]:
+        """Each snapshot for itself, where all were taken through one mask."""
+        noises = (
+            len(self.measurement) * [None] if self.noise is None else torch.split(self.noise, 1)
+        )
+        for shot, noise in zip(torch.split(self.measurement, 1), noises, strict=True):
+            yield self._replace(measurement=shot, noise=noise)
 
 
 def _backprojection(measurement: Tensor, mask: Tensor, camera: CASSI, noise: Noise) -> Tensor:

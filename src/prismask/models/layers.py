@@ -206,7 +206,7 @@ class Unfolded(nn.Module):
 
     def __init__(self, planes: int, bands: int) -> None:
         super().__init__()
-        # Other inputs than one plane a band, such as those of a `+` variant, need a first guess.
+        # Other inputs than one plane per band, such as those of a `+` variant, need a first guess.
         self.first_guess = nn.Identity() if planes == bands else conv3x3(planes, bands)
 
     def start(self, x: Tensor) -> Tensor:

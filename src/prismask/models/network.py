@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from prismask.errors import ConfigError, ShapeError
-from prismask.models.inputs import Noise, network_input
+from prismask.models.inputs import Noise, Observation, network_input
 from prismask.models.posterior import MaskPosterior
 from prismask.optics.camera import CASSI, as_mask_batch
 
@@ -150,8 +150,9 @@ class Reconstructor(nn.Module):
         mask_std: rms error of the mask `(B|1, 1|C, H, W)`, negative where unknown, for networks
             that want to know; None: unknown everywhere.
         """
-        seen = network_input(self.inputs, measurement, mask, camera, noise)
-        return run_backbone(self.backbone, seen, measurement, mask, camera, noise, mask_std)
+        planes = network_input(self.inputs, measurement, mask, camera, noise)
+        seen = Observation(measurement, mask, camera, noise, mask_std)
+        return run_backbone(self.backbone, planes, seen)
 
     def estimates(
         self,
@@ -167,21 +168,14 @@ class Reconstructor(nn.Module):
             return stages(measurement, mask, camera, noise, mask_std)
         return Estimates((self.reconstruct(measurement, mask, camera, noise),), (), None)
 
-    def before_projection(
-        self,
-        measurement: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise: Noise = None,
-        mask_std: Tensor | None = None,
-    ) -> Tensor:
+    def before_projection(self, seen: Observation) -> Tensor:
         """The cube for exactly this mask, before a last step that would fit it to any mask.
 
         How little it explains says how wrong the mask is. Most networks have no such step.
         """
         if works_from_snapshot(self.backbone):
-            return last_look(self.backbone, measurement, mask, camera, noise, mask_std)
-        return self.reconstruct(measurement, mask, camera, noise)
+            return last_stage(self.backbone, seen)
+        return self.reconstruct(*seen)
 
     def sample(
         self, measurement: Tensor, mask: Tensor, camera: CASSI, generator: torch.Generator
@@ -217,36 +211,17 @@ def works_from_snapshot(backbone: nn.Module) -> bool:
     return bool(getattr(backbone, "works_from_snapshot", False))
 
 
-def last_look(
-    backbone: nn.Module,
-    measurement: Tensor,
-    mask: Tensor,
-    camera: CASSI,
-    noise: Noise = None,
-    mask_std: Tensor | None = None,
-) -> Tensor:
+def last_stage(backbone: nn.Module, seen: Observation) -> Tensor:
     """The cube `(B, C, H, W)` of a `SnapshotBackbone`'s last stage, before its last step."""
     stages = cast("SnapshotBackbone", backbone).estimates
-    return stages(measurement, mask, camera, noise, mask_std).cubes[-2:][0]
+    return stages(*seen).cubes[-2:][0]
 
 
-def run_backbone(
-    backbone: nn.Module,
-    seen: Tensor,
-    measurement: Tensor,
-    mask: Tensor,
-    camera: CASSI,
-    noise: Noise = None,
-    mask_std: Tensor | None = None,
-) -> Tensor:
-    """A backbone on its input planes `seen (B, K, H, W)`, with the physics if it wants them.
-
-    noise, mask_std: for one that works from the snapshot; in planes they are already contained.
-    """
+def run_backbone(backbone: nn.Module, planes: Tensor, seen: Observation) -> Tensor:
+    """A backbone on its input `planes (B, K, H, W)`, with the physics if it wants them."""
     if works_from_snapshot(backbone):
-        return cast("SnapshotBackbone", backbone)(measurement, mask, camera, noise, mask_std)
-    physics = (measurement, mask, camera) if wants_physics(backbone) else ()
-    cube: Tensor = backbone(seen, *physics)
+        return cast("SnapshotBackbone", backbone)(*seen)
+    cube: Tensor = backbone(planes, *(seen[:3] if wants_physics(backbone) else ()))
     return cube
 
 
@@ -266,28 +241,14 @@ def ensemble_size(record: Mapping[str, Any]) -> int:
     return int(size)
 
 
-def run_ensemble(
-    backbone: nn.Module,
-    seen: Tensor,
-    measurement: Tensor,
-    mask: Tensor,
-    camera: CASSI,
-    size: int,
-    noise: Noise = None,
-    mask_std: Tensor | None = None,
-) -> Tensor:
-    """Every answer of a backbone to its input planes `seen (B, K, H, W)`: `(size, B, C, H, W)`.
-
-    noise, mask_std: for one that works from the snapshot (`models.network.SnapshotBackbone`).
-    """
-    answers = [run_backbone(backbone, seen, measurement, mask, camera, noise, mask_std)]
+def run_ensemble(backbone: nn.Module, planes: Tensor, seen: Observation, size: int) -> Tensor:
+    """Every answer of a backbone to its input `planes (B, K, H, W)`: `(size, B, C, H, W)`."""
+    answers = [run_backbone(backbone, planes, seen)]
     if size > 1:
-        across = -2 if camera.axis == "width" else -1
+        across = -2 if seen.camera.axis == "width" else -1
         # The planes of the mirrored snapshot are the mirrored planes: nothing in them looks across.
-        planes, shot, code = (given.flip(across) for given in (seen, measurement, mask))
-        spread = None if mask_std is None else mask_std.flip(across)
-        mirrored = run_backbone(backbone, planes, shot, code, camera, noise, spread)
-        answers.append(mirrored.flip(across))
+        mirrored = seen.with_images(lambda image: image.flip(across))
+        answers.append(run_backbone(backbone, planes.flip(across), mirrored).flip(across))
     return torch.stack(answers) if size > 1 else answers[0][None]
 
 

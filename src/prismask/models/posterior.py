@@ -204,7 +204,7 @@ class MaskPosterior(nn.Module):
     def sample(self, mask: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """`count` masks m' around `mask (1|count, 1|C, H, W)`, and g.
 
-        One fresh ε for each; g is computed once a mask.
+        One fresh ε for each; g is computed once per mask.
         """
         std = self.std(mask)
         shape = (count, *mask.shape[1:])

@@ -21,17 +21,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from prismask.checks import choose
 from prismask.errors import ConfigError
-from prismask.scenes.defaults import BANDS
+from prismask.optics.camera import CASSI
+from prismask.scenes.defaults import BANDS, SIZE
 
 if TYPE_CHECKING:
     from prismask.models.network import Reconstructor
 
 _HOMES = {
     "srn": "prismask.models.backbones.srn",
-    "srn-looks": "prismask.models.backbones.srn_looks",
+    "srn-looks": "prismask.models.backbones.srn",
     "swinir": "prismask.models.backbones.swinir",
     "spectral-vit": "prismask.models.backbones.spectral_vit",
     "tsa-net": "prismask.models.backbones.tsa_net",
@@ -187,3 +189,74 @@ def from_record(record: dict[str, Any]) -> Reconstructor:
         posterior_options=posterior,
         **record["options"],
     )
+
+
+# --- parameters and multiply-adds, counted rather than estimated ----------------------------------
+
+
+OPERATIONS = {"fast": 100e9, "medium": 300e9}
+"""Most multiply-adds of a snapshot in each class; what needs more is "slow"."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a table of networks says about one."""
+
+    name: str
+    summary: str
+    """What it is, in one line."""
+    paper: str
+    """Where it was published."""
+    inputs: tuple[str, ...]
+    """What it sees (names of `models.inputs.INPUTS`)."""
+    wants_physics: bool
+    """Whether it also contains the camera."""
+    parameters: int
+    multiply_adds: int
+    """Of one snapshot of the default size."""
+    speed: str
+    """"fast", "medium" or "slow", by multiply-adds; benchmarks/backbones.py has milliseconds."""
+
+
+def describe(name: str, bands: int = BANDS, size: tuple[int, int] = (SIZE, SIZE)) -> Description:
+    """Facts about a network of `list_models()`, counted without computing anything."""
+    found = backbone(name.removesuffix("+"))
+    with torch.device("meta"):
+        model = create_model(name, bands=bands)
+    operations = count_multiply_adds(model, CASSI.from_step(bands), size)
+    speed = next((word for word, most in OPERATIONS.items() if operations <= most), "slow")
+    return Description(
+        name=name,
+        summary=found.summary,
+        paper=found.paper,
+        inputs=model.inputs,
+        wants_physics=found.wants_physics,
+        parameters=count_parameters(model),
+        multiply_adds=operations,
+        speed=speed,
+    )
+
+
+def count_parameters(module: nn.Module) -> int:
+    """Number of learnable values."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@torch.no_grad()
+def count_multiply_adds(
+    model: Reconstructor, camera: CASSI, size: tuple[int, int] = (SIZE, SIZE)
+) -> int:
+    """Multiply-adds of one snapshot of scene size `(H, W)`, mask posterior included.
+
+    Runs on the meta device: shapes only, no arithmetic.
+    """
+    with torch.device("meta"):
+        meta = from_record(model.record)
+    mask = torch.empty(1, 1, *camera.mask_size(size), device="meta")
+    measurement = torch.empty(1, *camera.measurement_size(size), device="meta")
+    with FlopCounterMode(display=False) as counter:
+        if meta.posterior.is_learned:
+            meta.posterior.std(mask)
+        # Told, because it cannot be estimated from numbers that are not there.
+        meta.reconstruct(measurement, mask, camera, noise=measurement.new_zeros(1))
+    return int(counter.get_total_flops()) // 2

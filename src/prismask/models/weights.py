@@ -111,8 +111,8 @@ def tensors_hash(tensors: dict[str, Tensor]) -> str:
 
 def record_hash(record: Mapping[str, Any]) -> str:
     """SHA-256 of a record as JSON with sorted keys, without the hash itself."""
-    told = {key: value for key, value in record.items() if key != RECORD}
-    text = json.dumps(json.loads(json.dumps(told)), sort_keys=True)
+    listed = {key: value for key, value in record.items() if key != RECORD}
+    text = json.dumps(json.loads(json.dumps(listed)), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -258,8 +258,8 @@ def _believed(path: Path, otherwise: str) -> Iterator[None]:
     try:
         yield
     except (*UNREADABLE, AttributeError, ArithmeticError, PrismaskError) as error:
-        told = str(error)[:LONGEST_REASON]
-        raise WeightsError(f"the record of {path} {otherwise}: {told}") from error
+        reason = str(error)[:LONGEST_REASON]
+        raise WeightsError(f"the record of {path} {otherwise}: {reason}") from error
 
 
 def _fill(model: Reconstructor, tensors: dict[str, Tensor], path: Path) -> None:

@@ -11,6 +11,8 @@ from prismask.lazy import lazy_names
 
 if TYPE_CHECKING:
     from prismask.optics.camera import CASSI as CASSI
+    from prismask.optics.camera import CameraDescription as CameraDescription
+    from prismask.optics.camera import resolve_camera as resolve_camera
     from prismask.optics.fabricate import Aperture as Aperture
     from prismask.optics.fabricate import fabricate_mask as fabricate_mask
     from prismask.optics.faults import make_fault as make_fault
@@ -21,8 +23,6 @@ if TYPE_CHECKING:
     from prismask.optics.measured import measure_camera as measure_camera
     from prismask.optics.measured import transmission as transmission
     from prismask.optics.noise import estimate_noise as estimate_noise
-    from prismask.optics.resolve import CameraDescription as CameraDescription
-    from prismask.optics.resolve import resolve_camera as resolve_camera
     from prismask.optics.simulate import Gaussian as Gaussian
     from prismask.optics.simulate import Quantise as Quantise
     from prismask.optics.simulate import Saturate as Saturate
@@ -32,13 +32,12 @@ else:
     __all__, __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "camera": ["CASSI"],
+            "camera": ["CASSI", "CameraDescription", "resolve_camera"],
             "fabricate": ["Aperture", "fabricate_mask"],
             "faults": ["make_fault"],
             "masks": ["MaskRegion", "combine_calibrations"],
             "measured": ["Curve", "MeasuredCamera", "measure_camera", "transmission"],
             "noise": ["estimate_noise"],
-            "resolve": ["CameraDescription", "resolve_camera"],
             "simulate": ["Gaussian", "Quantise", "Saturate", "Sensor", "ShotRead"],
         },
     )

@@ -34,8 +34,7 @@ from scipy import fft, ndimage
 
 from prismask.checks import size_text
 from prismask.errors import ConfigError, ShapeError, ValuesError
-from prismask.optics.camera import CASSI
-from prismask.optics.resolve import camera_attrs
+from prismask.optics.camera import CASSI, camera_attrs
 from prismask.scenes.defaults import STEP
 from prismask.scenes.records import Mask, check_wavelengths
 
@@ -127,13 +126,13 @@ def _left_out(nm: Floats, px: Floats, degree: int, power: int) -> float:
 
 ALIKE = 0.5
 """Correlation of two pictures below which they do not show the same mask."""
-WORTH_TELLING_PX = 0.1
+REPORTED_FROM_PX = 0.1
 """Misfit of the curve, in pixels, above which a warning is given."""
 ACROSS_PX = 0.25
 """How far the spectrum may leave its row before a warning is given."""
 UNEVEN_PX = 0.25
 """How much further one quarter of a picture may move than another before a warning is given."""
-CERTAIN_PX = 0.05
+POSITION_ERROR_PX = 0.05
 """How well a place is known at best."""
 BEYOND = 0.02
 """Share of the measured range by which wavelengths may lie outside it."""
@@ -208,8 +207,8 @@ def measure_camera(
 ) -> MeasuredCamera:
     """The camera behind `pictures`, wavelength in nm → transmission `(H, W)` on the whole sensor.
 
-    The bands are at `wavelengths`, where those are given; else `bands` of them, equally many pixels
-    apart from the first picture's place to the last's; else as many as lie about `step` pixels
+    The bands are at `wavelengths`, where those are given; else `bands` of them, evenly spaced in
+    pixels from the first picture's position to the last's; else as many as lie about `step` pixels
     apart, which is how the networks know them.
     axis: of the dispersion; None: along which the pictures move most.
     degree: of the polynomial; None: the one that best predicts a place it has not seen.
@@ -304,7 +303,7 @@ def _centres(
     grid = np.linspace(low, high, 4097)
     reached = np.abs(curve(grid) - curve(low))
     spread = float(reached[-1])
-    if spread - np.floor(spread) < CERTAIN_PX < spread:
+    if spread - np.floor(spread) < POSITION_ERROR_PX < spread:
         # A few hundredths of a pixel too many would cost the scene a column.
         spread = float(np.floor(spread))
     # From end to end: light that no band stands for would be taken for light of the others.
@@ -352,7 +351,7 @@ def _findings(places: Sequence[Place], misfit: float, left_out: float, count: in
             "would show how good it is."
         )
     worst = misfit if np.isnan(left_out) else max(misfit, left_out)
-    if worst > WORTH_TELLING_PX:
+    if worst > REPORTED_FROM_PX:
         found.append(
             f"the curve misses a measured place by up to {worst:.2f} px: measure at more "
             "wavelengths, or narrow the light of each."
@@ -399,7 +398,7 @@ BORDER = 4
 """Pixels at the edges that a moved picture does not know."""
 LEAST_QUARTER = 16
 """Side of a quarter below which it is too small to tell a shift of its own."""
-SURE = 0.7
+LEAST_LIKENESS = 0.7
 """Likeness below which a quarter is dark or noisy, and its shift is chance. One that the pattern
 only borders on is alike, but faint."""
 
@@ -514,6 +513,8 @@ def _unevenness(ours: Picture, theirs: Picture) -> float:
         return 0.0
     halves = (slice(None, middle), slice(middle, None)), (slice(None, centre), slice(centre, None))
     quarters = [(ours[part], theirs[part]) for part in itertools.product(*halves)]
-    told = [q for q in quarters if _likeness(*q) > SURE and q[1].std() > 0.3 * theirs.std()]
-    left = [_further(*quarter) for quarter in told]
+    usable = [
+        q for q in quarters if _likeness(*q) > LEAST_LIKENESS and q[1].std() > 0.3 * theirs.std()
+    ]
+    left = [_further(*quarter) for quarter in usable]
     return float(np.ptp(left, axis=0).max()) if left else 0.0

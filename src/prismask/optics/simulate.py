@@ -24,9 +24,8 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError, ShapeError
-from prismask.optics.camera import CASSI
+from prismask.optics.camera import CASSI, CameraDescription, camera_attrs, resolve_camera
 from prismask.optics.randomness import normal, poisson, seeded, uniform
-from prismask.optics.resolve import CameraDescription, camera_attrs, resolve_camera
 from prismask.scenes.conversion import as_cube, as_mask
 from prismask.scenes.records import Measurement
 from prismask.wording import told_in_python

@@ -208,7 +208,7 @@ def to_srgb(
     """The cube `(C, H, W)` as an sRGB picture `(H, W, 3)`, 8 bits a channel.
 
     `illuminant` is the light in the scene, whose white is shown neutral: a CIE name such as
-    `"D65"`, an array with one value a band, or None for `cube.attrs["illuminant"]` and, where
+    `"D65"`, an array with one value per band, or None for `cube.attrs["illuminant"]` and, where
     that is missing, equal energy (right for reflectances).
 
     `exposure` multiplies the linear light: 1 shows a perfect white reflector under a light of

@@ -225,12 +225,12 @@ def _angle(one: Values, pixels: Values) -> Values:
 def as_library(spectra: Sequence[Spectrum], source: str) -> SpectralLibrary:
     """A library of spectra, with names that occur twice told apart by a number."""
     seen: dict[str, int] = {}
-    told = []
+    named = []
     for one in spectra:
         seen[one.name] = seen.get(one.name, 0) + 1
         name = one.name if seen[one.name] == 1 else f"{one.name} ({seen[one.name]})"
-        told.append(Spectrum(one.values, one.wavelengths, name=name))
-    return SpectralLibrary(tuple(told), Path(source).name if source else "")
+        named.append(Spectrum(one.values, one.wavelengths, name=name))
+    return SpectralLibrary(tuple(named), Path(source).name if source else "")
 
 
 _UNIT = re.compile(r"(nm|nanomet\w+|um|µm|μm|microns?|micromet\w+|angstroms?)\b", re.IGNORECASE)

@@ -10,8 +10,7 @@ import pytest
 
 from prismask.apps.cli.camera_options import CameraOptions, parse_numbers
 from prismask.errors import ConfigError
-from prismask.optics.camera import CASSI
-from prismask.optics.resolve import camera_attrs, resolve_camera
+from prismask.optics.camera import CASSI, camera_attrs, resolve_camera
 from prismask.scenes.defaults import BANDS, STEP, WAVELENGTHS_NM
 
 

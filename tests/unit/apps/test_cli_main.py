@@ -12,7 +12,7 @@ import pytest
 
 from prismask import __version__
 from prismask.apps.cli import app as cli
-from prismask.apps.cli.info import as_text
+from prismask.apps.cli.files import as_text
 from prismask.errors import FormatError
 
 PRISMASK = [sys.executable, "-m", "prismask"]

@@ -20,11 +20,11 @@ from prismask.apps.cli.evaluate import (
     words,
 )
 from prismask.errors import ConfigError
-from prismask.optics.resolve import CameraDescription
+from prismask.optics.camera import CameraDescription
 
 LIBRARY = {
     "evaluate": "prismask.evaluation.run.runner.evaluate",
-    "stress": "prismask.evaluation.run.stress.stress",
+    "stress": "prismask.evaluation.run.runner.stress",
     "analyse": "prismask.evaluation.analyses.runner.analyse",
 }
 SCENES = {

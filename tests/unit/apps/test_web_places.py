@@ -10,8 +10,7 @@ import torch
 
 from prismask.apps.web.results import Result
 from prismask.apps.web.spectra import places_of
-from prismask.optics.camera import CASSI
-from prismask.optics.resolve import camera_attrs
+from prismask.optics.camera import CASSI, camera_attrs
 from prismask.scenes.records import Cube, Mask, Measurement
 
 BANDS, SIZE = 3, (5, 7)

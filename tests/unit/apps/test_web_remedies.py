@@ -140,7 +140,7 @@ COMMANDS_ONLY = {
 def test_whatever_a_reconstruction_says_has_a_field_on_the_page() -> None:
     """Messages of everything that a job runs, read from the code."""
     folder = Path(prismask.__file__).parent
-    for room in ("inference", "scenes/conversion.py", "optics/resolve.py"):
+    for room in ("inference", "scenes/conversion.py", "optics/camera.py"):
         files = folder.glob(f"{room}/**/*.py") if "." not in room else [folder / room]
         for file in files:
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):

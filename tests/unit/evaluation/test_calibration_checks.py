@@ -10,7 +10,7 @@ import scipy.stats
 import torch
 
 from prismask.errors import ConfigError, ShapeError
-from prismask.evaluation.analyses.calibration import (
+from prismask.evaluation.analyses.spread import (
     LEVELS,
     Calibration,
     Reliability,

@@ -12,7 +12,7 @@ import scipy.io
 from prismask.errors import ConfigError, DataMissingError, OverlapError, ShapeError
 from prismask.evaluation.protocol.scene_set import check_camera_bands
 from prismask.evaluation.protocol.splits import group_names, read_evaluation_split
-from prismask.optics.resolve import resolve_camera
+from prismask.optics.camera import resolve_camera
 
 WHOLE = """
 wavelengths_nm = [450, 500, 550, 600]

@@ -17,8 +17,7 @@ from prismask.evaluation.report.sources import (
     read_headline,
     refreshed,
 )
-from prismask.evaluation.tables.files import write_table
-from prismask.evaluation.tables.summaries import AVERAGE
+from prismask.evaluation.tables.summaries import AVERAGE, write_table
 
 COLUMNS = ("model", "group", "scene", "metric", "trials", "failed", "mean", "std", "standard_error")
 

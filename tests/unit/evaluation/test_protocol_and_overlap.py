@@ -9,14 +9,15 @@ import torch
 from small_workload import SIDE, mask, region
 
 from prismask.errors import ConfigError, OverlapError, ShapeError
-from prismask.evaluation.protocol.overlap import (
+from prismask.evaluation.protocol.splits import (
+    FABRICATED,
     beyond_one_mask,
+    draw_groups,
     judge,
     judge_all,
     trained_on,
     trained_scenes,
 )
-from prismask.evaluation.protocol.splits import FABRICATED, draw_groups
 from prismask.evaluation.run.contenders import Contender
 from prismask.optics.masks import MaskRegion
 

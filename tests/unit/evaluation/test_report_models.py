@@ -8,9 +8,8 @@ from pathlib import Path
 from prismask.evaluation.report.document import Table, Text
 from prismask.evaluation.report.models import model_sections
 from prismask.evaluation.report.sources import Source, Sources
-from prismask.evaluation.tables.files import write_table
 from prismask.evaluation.tables.published import PSNR, SCENES
-from prismask.evaluation.tables.summaries import AVERAGE
+from prismask.evaluation.tables.summaries import AVERAGE, write_table
 
 COLUMNS = ("model", "group", "scene", "metric", "trials", "failed", "mean", "std", "standard_error")
 

@@ -11,9 +11,8 @@ from prismask.evaluation.report import scores
 from prismask.evaluation.report.document import Picture, Table
 from prismask.evaluation.report.scores import stress_sections
 from prismask.evaluation.report.sources import Source
-from prismask.evaluation.tables.files import write_table
 from prismask.evaluation.tables.published import PSNR
-from prismask.evaluation.tables.summaries import AVERAGE
+from prismask.evaluation.tables.summaries import AVERAGE, write_table
 
 COLUMNS = ("model", "group", "scene", "metric", "trials", "failed", "mean", "std",
            "standard_error", "fault", "size", "given")  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from prismask.errors import FormatError
-from prismask.evaluation.tables.files import read_frame, read_table, write_table
+from prismask.evaluation.tables.summaries import read_frame, read_table, write_table
 
 COLUMNS = ("model", "mean", "metric", "low")
 ROWS = [("λ-net", 31.25, "psnr", 0.125), ('a "b"\nc', 30.5, "ssim", 12.75)]

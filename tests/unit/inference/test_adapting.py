@@ -10,9 +10,10 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.inference.engine import Engine
-from prismask.inference.methods import adaptation as learned
-from prismask.inference.methods.adaptation import PIECES, _pieces, adapt, learn
+from prismask.inference.methods import network as learned
+from prismask.inference.methods.network import PIECES, _pieces, adapt, learn
 from prismask.inference.options import Options
+from prismask.models.inputs import Observation
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
@@ -123,11 +124,11 @@ def test_a_network_that_explains_less_than_before_is_not_used(
     cube, mask = scene()
     engine = Engine(network(), torch.device("cpu"), "float32")
     signal = CAMERA.forward(cube[None], mask)[0]
-    found = learn(engine, signal, mask, CAMERA, 0.0, 3, 0, None)
+    found = learn(engine, Observation(signal[None], mask, CAMERA), 3, 0, None)
     assert found.engine is not engine
     assert found.attrs == {"adapted_steps": 3}
     monkeypatch.setattr(learned, "MOST_RESIDUAL_GROWTH", 0.0)
-    refused = learn(engine, signal, mask, CAMERA, 0.0, 3, 0, None)
+    refused = learn(engine, Observation(signal[None], mask, CAMERA), 3, 0, None)
     assert refused.engine is engine
     assert not refused.attrs
     assert "does the mask belong" in refused.findings[0].text
@@ -153,5 +154,7 @@ def test_what_is_said_about_the_error_is_so(
     found = learned.Adapted(model, 0.027, after)
     monkeypatch.setattr(learned, "adapt", lambda *_, **__: found)
     signal = CAMERA.forward(cube[None], mask)[0]
-    made = learn(Engine(model, torch.device("cpu")), signal, mask, CAMERA, 0.0, 3, 0, None)
+    made = learn(
+        Engine(model, torch.device("cpu")), Observation(signal[None], mask, CAMERA), 3, 0, None
+    )
     assert words in made.findings[0].text

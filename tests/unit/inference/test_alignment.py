@@ -25,6 +25,7 @@ from prismask.inference.alignment.search import (
 from prismask.inference.engine import Engine
 from prismask.inference.methods.protocol import Estimate
 from prismask.inference.reconstruct import reconstruct, straightened
+from prismask.models.inputs import Observation
 from prismask.models.weights import load_model
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
@@ -198,7 +199,12 @@ def test_an_interval_stays_around_its_cube() -> None:
 
 def searching(engine: Engine, signal: Tensor) -> Search:
     pieces = [slice(0, SIZE[0])]
-    return Search(engine, signal, mask_values(), CAMERA, 0.002, pieces, RunCounter(None, 0))
+    return Search(
+        engine,
+        Observation(signal[None], mask_values(), CAMERA, torch.tensor([0.002])),
+        pieces,
+        RunCounter(None, 0),
+    )
 
 
 # --- finding it ----------------------------------------------------------------------------------
@@ -209,14 +215,14 @@ def test_a_displaced_mask_is_found_and_the_cube_is_better(engine: Engine, scene:
     truth, nominal = torch.tensor(scene.values)[None], mask_values()
     true_mask = BESIDE.moved(nominal)
     signal = CAMERA.forward(truth, true_mask)[0]
-    found = align_mask(engine, signal, nominal, CAMERA, 0.002)
+    found = align_mask(engine, Observation(signal[None], nominal, CAMERA, torch.tensor([0.002])))
     assert found.is_worth_it
     assert found.after < 0.6 * found.before
     down, right = found.pose.numbers[:2]
     assert (down, right) == (pytest.approx(0.45, abs=0.3), pytest.approx(-0.6, abs=0.3))
 
     def error(mask: Tensor) -> float:
-        cube = engine.run(signal, mask, CAMERA, noise_std=0.002).values
+        cube = engine.run(Observation(signal[None], mask, CAMERA, torch.tensor([0.002]))).values
         return float((cube - truth[0]).square().mean())
 
     assert error(found.pose.moved(nominal)) < 0.5 * error(nominal)
@@ -228,7 +234,9 @@ def test_a_mask_in_its_place_stays_there(engine: Engine, scene: Cube) -> None:
     signal = CAMERA.forward(torch.tensor(scene.values)[None], nominal)[0]
     told: list[tuple[int, int]] = []
     found = align_mask(
-        engine, signal, nominal, CAMERA, 0.002, lambda done, most, _: told.append((done, most))
+        engine,
+        Observation(signal[None], nominal, CAMERA, torch.tensor([0.002])),
+        lambda done, most, _: told.append((done, most)),
     )
     down, right, *_, spread, _, blur = found.pose.numbers[:9]
     assert max(abs(down), abs(right), abs(spread), abs(blur)) < 0.1
@@ -244,12 +252,14 @@ def test_a_spectrum_spread_further_is_found(engine: Engine, scene: Cube) -> None
     spread = MaskPose(0.2, 0.3, 0, 0, 0, 0, 0.5, 0.0)
     shown = MaskPose(0, 0, 0, 0, 0, 0, -0.5, 0.0).straightened(truth, CAMERA)
     signal = CAMERA.forward(shown, spread.read(mask, CAMERA))[0]
-    found = align_mask(engine, signal, mask, CAMERA, 0.002)
+    found = align_mask(engine, Observation(signal[None], mask, CAMERA, torch.tensor([0.002])))
     assert found.is_worth_it
     assert found.pose.numbers[6] == pytest.approx(0.5, abs=0.25)
 
     def error(pose: MaskPose) -> float:
-        cube = engine.run(signal, pose.read(mask, CAMERA), CAMERA, noise_std=0.002).values[None]
+        cube = engine.run(
+            Observation(signal[None], pose.read(mask, CAMERA), CAMERA, torch.tensor([0.002]))
+        ).values[None]
         return float((pose.straightened(cube, CAMERA) - truth).square().mean())
 
     assert error(found.pose) < 0.75 * error(MaskPose())
@@ -261,7 +271,7 @@ def test_a_mask_out_of_focus_is_found(engine: Engine, scene: Cube) -> None:
     truth, nominal = torch.tensor(scene.values)[None], mask_values()
     true = MaskPose(0.3, -0.4, 0, 0, 0, 0, 0, 0, 0.5)
     signal = CAMERA.forward(truth, true.read(nominal, CAMERA))[0]
-    found = align_mask(engine, signal, nominal, CAMERA, 0.002)
+    found = align_mask(engine, Observation(signal[None], nominal, CAMERA, torch.tensor([0.002])))
     assert found.found.numbers[8] == pytest.approx(0.5, abs=0.2)
     assert found.found.numbers[9:] == (0, 0, 0)
     assert found.after < 1.02 * searching(engine, signal).residual(true) < 0.75 * found.before
@@ -272,13 +282,15 @@ def test_a_curve_of_the_mask_s_values_is_found(engine: Engine, scene: Cube) -> N
     truth, nominal = torch.tensor(scene.values)[None], mask_values()
     true = MaskPose(0.3, -0.4, 0, 0, 0, 0, 0, 0, 0, 0.3, 0.1, 0.03)
     signal = CAMERA.forward(truth, true.read(nominal, CAMERA))[0]
-    found = align_mask(engine, signal, nominal, CAMERA, 0.002)
+    found = align_mask(engine, Observation(signal[None], nominal, CAMERA, torch.tensor([0.002])))
     half_open = torch.full((1, 1, 1, 1), 0.5)
     let_through = MaskPose.from_numbers((0,) * 9 + found.found.numbers[9:]).moved(half_open)
     assert float(let_through) == pytest.approx(float(true.moved(half_open)), abs=0.08)
 
     def error(pose: MaskPose) -> float:
-        cube = engine.run(signal, pose.read(nominal, CAMERA), CAMERA, noise_std=0.002).values[None]
+        cube = engine.run(
+            Observation(signal[None], pose.read(nominal, CAMERA), CAMERA, torch.tensor([0.002]))
+        ).values[None]
         return float((pose.straightened(cube, CAMERA) - truth).square().mean())
 
     unbent = MaskPose.from_numbers(found.found.numbers[:9])
@@ -385,7 +397,12 @@ def test_the_search_begins_where_there_is_light() -> None:
     signal[170:200] += 1
     for values, camera in ((signal, CAMERA), (signal.T, CASSI.from_step(axis="height"))):
         first, second = pose_search.bright_pieces(values, camera)
-        assert 20 <= first.start <= first.stop - pose_search.FEW <= 90 - pose_search.FEW
+        assert (
+            20
+            <= first.start
+            <= first.stop - pose_search.STRIP_LINES
+            <= 90 - pose_search.STRIP_LINES
+        )
         assert second.start <= 170
         assert second.stop >= 200
 
@@ -395,8 +412,8 @@ def test_large_frames_end_where_the_whole_is_explained(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two strips to begin with, the whole to end with, and few slopes of the whole."""
-    monkeypatch.setattr(alignment, "FEW", 20)
-    monkeypatch.setattr(pose_search, "FEW", 20)
+    monkeypatch.setattr(alignment, "STRIP_LINES", 20)
+    monkeypatch.setattr(pose_search, "STRIP_LINES", 20)
     size = (128, 96)
     nominal = fabricate_mask(size, seeded(8))[None, None]
     true = MaskPose(0.4, -0.3, 0.0, 0.3)
@@ -410,9 +427,14 @@ def test_large_frames_end_where_the_whole_is_explained(
         return gradient(self, pose)
 
     monkeypatch.setattr(Search, "gradient", counted)
-    found = align_mask(engine, signal, nominal, CAMERA, 0.002)
+    found = align_mask(engine, Observation(signal[None], nominal, CAMERA, torch.tensor([0.002])))
     assert found.pose.numbers[:4] == pytest.approx(true.numbers[:4], abs=0.12)
     assert set(lines) == {40, 128}
     assert lines.count(128) <= 3 * alignment.LAST_GRADIENTS
-    whole = Search(engine, signal, nominal, CAMERA, 0.002, [slice(0, 128)], RunCounter(None, 0))
+    whole = Search(
+        engine,
+        Observation(signal[None], nominal, CAMERA, torch.tensor([0.002])),
+        [slice(0, 128)],
+        RunCounter(None, 0),
+    )
     assert found.after < 1.01 * whole.residual(true) < 0.6 * found.before

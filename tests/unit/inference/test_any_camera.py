@@ -18,12 +18,12 @@ from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.camera_match import AsItIs, Turn, adapter_for
 from prismask.inference.inspection import prepare
 from prismask.inference.methods import registry
-from prismask.inference.methods.adaptation import _pieces
-from prismask.inference.methods.network import NetworkMethod
+from prismask.inference.methods.network import NetworkMethod, _pieces
 from prismask.inference.methods.registry import Choice, network_method
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import deliver_batch, in_pose, reconstruct
 from prismask.models import weights
+from prismask.models.inputs import Observation
 from prismask.models.network import Reconstructor
 from prismask.models.weights import save_weights, trained_with
 from prismask.optics.camera import CASSI
@@ -83,11 +83,11 @@ def test_nothing_is_resampled(name: str) -> None:
     camera = CAMERAS[name]
     shots, mask = snapshots(camera)
     method = network_method(lumen(), CPU, Options(**PLAIN))
-    seen = method.view(shots, mask, camera, torch.zeros(1), torch.full((1,), 0.5))
+    seen = method.view(Observation(shots, mask, camera, torch.zeros(1)), torch.full((1,), 0.5))
     assert not seen.is_resampled
-    assert seen.camera.axis == "width"
-    assert seen.camera.bands == camera.bands
-    torch.testing.assert_close(seen.turn.back(seen.signal), shots, atol=0, rtol=0)
+    assert seen.shown.camera.axis == "width"
+    assert seen.shown.camera.bands == camera.bands
+    torch.testing.assert_close(seen.turn.back(seen.shown.measurement), shots, atol=0, rtol=0)
 
 
 # --- the last step --------------------------------------------------------------------------------
@@ -101,7 +101,8 @@ def test_without_noise_an_exact_mask_is_believed(name: str) -> None:
     cube = torch.tensor(made(model, shot[0], mask, camera, noise_std=0.0, mask_std=0.0).values)
     left = (camera.forward(cube[None], mask) - shot).square().mean().sqrt()
     told = (torch.zeros(1), torch.zeros_like(mask))
-    before = camera.forward(model.before_projection(shot, mask, camera, *told), mask) - shot
+    seen = Observation(shot, mask, camera, *told)
+    before = camera.forward(model.before_projection(seen), mask) - shot
     if camera.is_exactly_diagonal:
         assert left < 1e-6 * shot.square().mean().sqrt()
     # Between pixels A Aᵀ is not diagonal: the last step goes there by steps, and not all the way.

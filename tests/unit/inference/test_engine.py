@@ -9,6 +9,7 @@ from torch import Tensor
 
 from prismask.inference.engine import Engine, Tiling, draw_masks, half_error, mask_std, mean_mask
 from prismask.models.fast import FastReconstructor
+from prismask.models.inputs import Observation
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
@@ -39,7 +40,7 @@ def test_one_pass_is_the_model(model: Reconstructor, shot: tuple[Tensor, Tensor]
     measurement, mask = shot
     with torch.no_grad():
         expected = model(measurement[None], mask, CAMERA)[0]
-    found = Engine(model, CPU, "float32", SMALL).run(measurement, mask, CAMERA)
+    found = Engine(model, CPU, "float32", SMALL).run(Observation(measurement[None], mask, CAMERA))
     assert torch.allclose(found.values, expected, atol=1e-4)
     assert found.std is None
     assert found.precision == "float32"
@@ -66,14 +67,16 @@ def test_a_network_is_told_noise_and_mask_errors(shot: tuple[Tensor, Tensor]) ->
         untold = model(measurement[None], mask, CAMERA, noise)[0]
     assert not torch.allclose(expected, untold, atol=1e-3)
     whole = Engine(model, CPU, "float32", Tiling(tile=64, halo=9, blend=4))
-    found = whole.run(measurement, mask, CAMERA, noise_std=0.05, mask_std=std).values
+    found = whole.run(
+        Observation(measurement[None], mask, CAMERA, torch.tensor([0.05]), std)
+    ).values
     assert torch.allclose(found, expected, atol=1e-4)
-    batch = whole.cubes(measurement[None], mask, CAMERA, noise, std)[0]
+    batch = whole.cubes(Observation(measurement[None], mask, CAMERA, noise, std))[0]
     assert torch.allclose(batch, expected, atol=1e-4)
-    plain = whole.run(measurement, mask, CAMERA, noise_std=0.05).values
+    plain = whole.run(Observation(measurement[None], mask, CAMERA, torch.tensor([0.05]))).values
     assert torch.allclose(plain, untold, atol=1e-4)
     strips = Engine(model, CPU, "float32", SMALL)
-    cut = strips.run(measurement, mask, CAMERA, noise_std=0.05, mask_std=std).values
+    cut = strips.run(Observation(measurement[None], mask, CAMERA, torch.tensor([0.05]), std)).values
     middle = slice(12, 28)
     assert (cut - expected)[:, middle].abs().mean() < 0.2 * (untold - expected).abs().mean()
 
@@ -83,7 +86,9 @@ def test_samples_are_passes_with_drawn_masks(
 ) -> None:
     measurement, mask = shot
     engine = Engine(model, CPU, "float32", SMALL)
-    found = engine.run(measurement, mask, CAMERA, samples=9, seed=5, levels=(0.1, 0.9))
+    found = engine.run(
+        Observation(measurement[None], mask, CAMERA), samples=9, seed=5, levels=(0.1, 0.9)
+    )
     with torch.no_grad():
         drawn = draw_masks(model.posterior, mask, 9, 5)
         cubes = torch.stack(
@@ -110,7 +115,9 @@ def test_a_network_asked_twice_says_how_far_its_answers_are_apart(
     model.record["mirror_ensemble"] = 2
     engine = Engine(model, CPU, "float32", SMALL)
     levels = (0.1, 0.9) if samples else None
-    found = engine.run(measurement, mask, CAMERA, samples=samples, seed=5, levels=levels)
+    found = engine.run(
+        Observation(measurement[None], mask, CAMERA), samples=samples, seed=5, levels=levels
+    )
     drawn = draw_masks(model.posterior, mask, samples, 5) if samples else None
     masks = mean_mask(model.posterior, mask) if drawn is None else drawn
     with torch.no_grad():
@@ -127,7 +134,10 @@ def test_a_network_asked_twice_says_how_far_its_answers_are_apart(
 
 def test_one_seed_one_result(model: Reconstructor, shot: tuple[Tensor, Tensor]) -> None:
     engine = Engine(model, CPU, "float32", SMALL)
-    one, same, other = (engine.run(*shot, CAMERA, samples=3, seed=s) for s in (1, 1, 2))
+    one, same, other = (
+        engine.run(Observation(shot[0][None], shot[1], CAMERA), samples=3, seed=s)
+        for s in (1, 1, 2)
+    )
     assert torch.equal(one.values, same.values)
     assert not torch.equal(one.values, other.values)
 
@@ -164,20 +174,25 @@ def test_half_precision_only_below_the_noise(
     if engine._fast.dtype == torch.float32:
         pytest.skip("this CPU has no fast half precision")
     exact = FastReconstructor(model, CPU, "float32")
-    error = half_error(engine._fast, exact, measurement[None], mask, CAMERA)
+    error = half_error(engine._fast, exact, Observation(measurement[None], mask, CAMERA))
     assert error > 0
-    loud = engine.run(measurement, mask, CAMERA, noise_std=2 * error)
-    quiet = engine.run(measurement, mask, CAMERA, noise_std=0.5 * error)
+    loud = engine.run(Observation(measurement[None], mask, CAMERA, torch.tensor([2 * error])))
+    quiet = engine.run(Observation(measurement[None], mask, CAMERA, torch.tensor([0.5 * error])))
     assert loud.precision == "bfloat16"
     assert quiet.precision == "float32"
-    forced = Engine(model, CPU, "half", SMALL).run(measurement, mask, CAMERA, noise_std=0.0)
+    forced = Engine(model, CPU, "half", SMALL).run(
+        Observation(measurement[None], mask, CAMERA, torch.tensor([0.0]))
+    )
     assert forced.precision == "bfloat16"
 
 
 def test_progress_counts_tiles(model: Reconstructor, shot: tuple[Tensor, Tensor]) -> None:
     seen: list[tuple[int, int]] = []
     engine = Engine(model, CPU, "float32", SMALL)
-    engine.run(*shot, CAMERA, progress=lambda done, total, _: seen.append((done, total)))
+    engine.run(
+        Observation(shot[0][None], shot[1], CAMERA),
+        progress=lambda done, total, _: seen.append((done, total)),
+    )
     assert seen == [(k, 9) for k in range(1, 10)]
 
 
@@ -186,9 +201,11 @@ def test_one_plane_a_band(shot: tuple[Tensor, Tensor]) -> None:
     model = create_model("srn+", bands=4, mask_posterior="fixed", seed=2, width=8, blocks=1).eval()
     measurement, mask = shot
     planes = mask.expand(-1, 4, -1, -1) * torch.linspace(0.7, 1, 4)[None, :, None, None]
-    found = Engine(model, CPU, "float32", SMALL).run(measurement, planes, CAMERA)
+    found = Engine(model, CPU, "float32", SMALL).run(Observation(measurement[None], planes, CAMERA))
     with torch.no_grad():
         assert torch.allclose(found.values, model(measurement[None], planes, CAMERA)[0], atol=1e-4)
-    drawn = Engine(model, CPU, "float32", SMALL).run(measurement, planes, CAMERA, samples=2)
+    drawn = Engine(model, CPU, "float32", SMALL).run(
+        Observation(measurement[None], planes, CAMERA), samples=2
+    )
     assert drawn.std is not None
     assert float(drawn.std.max()) > 0

@@ -9,7 +9,7 @@ import pytest
 import torch
 from calibrated_network import interval_record
 
-from prismask.inference.alignment import probe
+from prismask.inference.alignment import search as probe
 from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.alignment.search import Alignment
 from prismask.inference.intervals import snapshots
@@ -158,8 +158,8 @@ def test_lines_around_the_brightest_are_all_it_needs(
 ) -> None:
     seen, mask = shot(3, FAULTS["out of focus"])
     gains = []
-    for margin in (probe.MARGIN, 1000):
-        monkeypatch.setattr(probe, "MARGIN", margin)
+    for margin in (probe.PROBE_MARGIN, 1000):
+        monkeypatch.setattr(probe, "PROBE_MARGIN", margin)
         gains.append(made(network, (seen, mask)).attrs["mask_probe_gain"])
     assert gains[0] == pytest.approx(gains[1], abs=1e-3)
 

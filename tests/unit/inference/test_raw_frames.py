@@ -12,7 +12,7 @@ import torch
 
 from prismask.errors import ConfigError, ShapeError, ValuesError
 from prismask.inference import raw_frames
-from prismask.inference.alignment.registration import Registration
+from prismask.inference.alignment.pose import Registration
 from prismask.inference.engine import throughput
 from prismask.inference.inspection import Inspection, check_orientation, inspect, with_noted_noise
 from prismask.inference.options import Frame, Options

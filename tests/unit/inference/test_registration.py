@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from prismask.inference.alignment.registration import ORIENTATIONS, register
+from prismask.inference.alignment.pose import ORIENTATIONS, register
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.randomness import seeded

@@ -8,14 +8,13 @@ import torch
 
 from prismask.errors import ShapeError
 from prismask.inference import inspection
-from prismask.inference.alignment.registration import Registration
+from prismask.inference.alignment.pose import Registration
 from prismask.inference.engine import project, throughput
 from prismask.inference.inspection import Snapshot
 from prismask.inference.reconstruct import Residual, reproject
-from prismask.optics.camera import CASSI
+from prismask.optics.camera import CASSI, Resolved, camera_attrs, resolve_camera
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
-from prismask.optics.resolve import Resolved, camera_attrs, resolve_camera
 from prismask.scenes.records import Mask
 from prismask.scenes.synthetic.demo import random_scene
 

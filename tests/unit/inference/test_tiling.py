@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from prismask.errors import ConfigError
 from prismask.inference.engine import Engine, Tiling, spans, tiles_by_strip
-from prismask.models.inputs import network_input
+from prismask.models.inputs import Observation, network_input
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
@@ -84,11 +84,17 @@ def test_tiled_is_whole_when_the_halo_is_long_enough(name: str, camera: CASSI) -
         whole = model(measurement[None], mask, camera)[0]
     tiling = Tiling(tile=20, halo=RADIUS + 3, blend=6, align=1)
     assert tiling.halo - tiling.blend / 2 == RADIUS
-    tiled = Engine(model, CPU, "float32", tiling).run(measurement, mask, camera).values
+    tiled = (
+        Engine(model, CPU, "float32", tiling)
+        .run(Observation(measurement[None], mask, camera))
+        .values
+    )
     assert float((tiled - whole).abs().max()) < 2e-5 * float(whole.abs().max())
     # One pixel less of context and they differ: the bound is the network's, not luck.
     less = Tiling(tile=20, halo=RADIUS + 2, blend=6, align=1)
-    other = Engine(model, CPU, "float32", less).run(measurement, mask, camera).values
+    other = (
+        Engine(model, CPU, "float32", less).run(Observation(measurement[None], mask, camera)).values
+    )
     assert float((other - whole).abs().max()) > 1e-4 * float(whole.abs().max())
 
 
@@ -101,7 +107,12 @@ def test_a_short_halo_leaves_no_seam() -> None:
 
     def worst_step(halo: int, blend: int) -> float:
         tiling = Tiling(tile=32, halo=halo, blend=blend, align=1)
-        error = Engine(model, CPU, "float32", tiling).run(measurement, mask, camera).values - whole
+        error = (
+            Engine(model, CPU, "float32", tiling)
+            .run(Observation(measurement[None], mask, camera))
+            .values
+            - whole
+        )
         return float(error.diff(dim=1)[:, 31].abs().max()) / float(whole.std())
 
     blended, hard = worst_step(4, 8), worst_step(0, 0)
@@ -140,7 +151,7 @@ def test_the_backbone_never_sees_more_than_a_tile_and_its_halo() -> None:
     engine = Engine(_model(), CPU, "float32", Tiling(tile=40, halo=5, blend=4, align=1))
     watched = _Watched(engine._fast.backbone)
     engine._fast.backbone = watched
-    engine.run(measurement, mask, camera)
+    engine.run(Observation(measurement[None], mask, camera))
     assert watched.largest <= 50
 
 
@@ -171,7 +182,11 @@ def test_blocks_inside_a_backbone_fall_on_the_same_pixels() -> None:
 
     def error(align: int) -> float:
         tiling = Tiling(tile=20, halo=10, blend=4, align=align)
-        tiled = Engine(model, CPU, "float32", tiling).run(measurement, mask, camera).values
+        tiled = (
+            Engine(model, CPU, "float32", tiling)
+            .run(Observation(measurement[None], mask, camera))
+            .values
+        )
         return float((tiled - whole).abs().max())
 
     assert error(8) < 1e-5
@@ -201,7 +216,9 @@ def test_windows_fall_on_the_same_pixels_in_both_orientations(axis: str, across:
     for size in (1, 2):
         model.record["mirror_ensemble"] = size
         tiled, whole = (
-            Engine(model, CPU, "float32", Tiling(tile)).run(measurement, mask, camera)
+            Engine(model, CPU, "float32", Tiling(tile)).run(
+                Observation(measurement[None], mask, camera)
+            )
             for tile in (32, 1024)
         )
         assert torch.allclose(tiled.values, whole.values, atol=1e-5)
@@ -236,7 +253,7 @@ def test_a_backbone_with_the_camera_inside_gets_whole_strips(camera: CASSI) -> N
     with torch.no_grad():
         whole = model(measurement[None], mask, camera)[0]
     engine = Engine(model, CPU, "float32", Tiling(tile=20, halo=2, blend=2, align=1))
-    found = engine.run(measurement, mask, camera, samples=0)
+    found = engine.run(Observation(measurement[None], mask, camera), samples=0)
     assert torch.allclose(found.values, whole, atol=1e-5)
-    sampled = engine.run(measurement, mask, camera, samples=3, levels=(0.1, 0.9))
+    sampled = engine.run(Observation(measurement[None], mask, camera), samples=3, levels=(0.1, 0.9))
     assert sampled.upper is not None

@@ -12,9 +12,15 @@ import pytest
 import torch
 
 from prismask.errors import WeightsError
-from prismask.inference.intervals.evidence import FACTS, Evidence
+from prismask.inference.intervals.evidence import (
+    FACTS,
+    SIGNS,
+    Evidence,
+    TrustRule,
+    Verdict,
+    fit_trust,
+)
 from prismask.inference.intervals.snapshots import Rows
-from prismask.inference.intervals.trust import SIGNS, TrustRule, Verdict, fit_trust
 from prismask.inference.methods.protocol import Estimate
 from prismask.inference.methods.registry import Choice
 from prismask.inference.options import Options

@@ -20,10 +20,9 @@ from prismask.inference.methods.network import NetworkMethod
 from prismask.inference.reconstruct import reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
-from prismask.optics.camera import CASSI, Axis, Design
+from prismask.optics.camera import CASSI, Axis, Design, camera_attrs, camera_from_attrs
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
-from prismask.optics.resolve import camera_attrs, camera_from_attrs
 from prismask.scenes.records import Mask, Measurement
 
 BANDS = 5

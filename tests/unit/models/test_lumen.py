@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from prismask.models.backbones.lumen import BandsIn, BandsOut, Look, Lumen, SmallU, cosine_basis
-from prismask.models.complexity import count_parameters
 from prismask.models.fast import FastReconstructor
 from prismask.models.network import Reconstructor
-from prismask.models.registry import create_model
+from prismask.models.registry import count_parameters, create_model
 from prismask.optics.camera import CASSI
 
 TINY: dict[str, Any] = {"width": 8, "stages": 2, "cosines": 8}

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from prismask.errors import ConfigError
 from prismask.models.fast import FastReconstructor
+from prismask.models.inputs import Observation
 from prismask.models.network import Reconstructor, combined, ensemble_size, run_ensemble
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
@@ -51,8 +52,8 @@ def test_asked_both_ways_it_does_not_care_which(
     assert not torch.allclose(plain, mirrored), "the network would not need to be asked twice"
     both = twice(measurement, mask, camera)
     torch.testing.assert_close(both, (plain + mirrored) / 2)
-    torch.testing.assert_close(twice.once(measurement, mask, camera), plain)
-    answers = twice.answers(measurement, mask, camera)
+    torch.testing.assert_close(twice.once(Observation(measurement, mask, camera)), plain)
+    answers = twice.answers(Observation(measurement, mask, camera))
     torch.testing.assert_close(answers[1], mirrored)
     torch.testing.assert_close(combined(answers)[1], (plain - mirrored).abs() / 2**0.5)
 
@@ -70,7 +71,9 @@ def test_how_far_the_mask_is_wrong_is_mirrored_with_it() -> None:
     camera = CASSI.from_step(4, 1.5)
     measurement, mask = snapshot(camera)
     std = torch.rand(mask.shape, generator=torch.Generator().manual_seed(3))
-    answers = run_ensemble(Told(), measurement, measurement, mask, camera, 2, 0.01, std)
+    answers = run_ensemble(
+        Told(), measurement, Observation(measurement, mask, camera, torch.tensor([0.01]), std), 2
+    )
     torch.testing.assert_close(answers[1], answers[0], rtol=0, atol=0)
 
 

@@ -16,14 +16,16 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.models.complexity import count_multiply_adds, count_parameters, describe
 from prismask.models.fast import FastReconstructor
 from prismask.models.network import Reconstructor, compile_parts
 from prismask.models.registry import (
     SPEEDS,
     WITHOUT_PLANES,
     backbone,
+    count_multiply_adds,
+    count_parameters,
     create_model,
+    describe,
     list_models,
 )
 from prismask.models.weights import load_weights, save_weights

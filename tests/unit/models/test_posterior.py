@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from prismask.errors import ConfigError
-from prismask.models.complexity import count_parameters
 from prismask.models.posterior import (
     ConvAttention,
     GraphAttention,
@@ -20,6 +19,7 @@ from prismask.models.posterior import (
     perturb,
     prior_noise,
 )
+from prismask.models.registry import count_parameters
 
 
 def test_linear_graph_equals_the_explicit_one() -> None:

@@ -6,8 +6,12 @@ import pytest
 import torch
 
 from prismask.errors import ConfigError, ShapeError
-from prismask.models.complexity import count_multiply_adds, count_parameters
-from prismask.models.registry import create_model, list_models
+from prismask.models.registry import (
+    count_multiply_adds,
+    count_parameters,
+    create_model,
+    list_models,
+)
 from prismask.optics.camera import CASSI
 
 

@@ -10,9 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from prismask.errors import ConfigError, WeightsError
-from prismask.models.backbones.srn_looks import DARK, Look, LookingSRN
-from prismask.models.complexity import count_parameters
-from prismask.models.registry import create_model
+from prismask.models.backbones.srn import DARK, Look, LookingSRN
+from prismask.models.registry import count_parameters, create_model
 from prismask.models.weights import fill_from, save_weights
 from prismask.optics.camera import CASSI
 

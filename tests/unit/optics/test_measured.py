@@ -13,8 +13,8 @@ from scipy.ndimage import map_coordinates
 
 import prismask
 from prismask.errors import ConfigError, ShapeError, ValuesError
+from prismask.optics.camera import camera_from_attrs
 from prismask.optics.measured import measure_camera, transmission
-from prismask.optics.resolve import camera_from_attrs
 from prismask.optics.simulate import simulate
 from prismask.scenes.synthetic import demo_scene
 

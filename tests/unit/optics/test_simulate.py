@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from prismask.errors import ConfigError, FormatError, ShapeError
-from prismask.optics.camera import CASSI
-from prismask.optics.resolve import camera_from_attrs
+from prismask.optics.camera import CASSI, camera_from_attrs
 from prismask.optics.simulate import Gaussian, Quantise, Sensor, simulate
 from prismask.scenes.records import Cube, Mask, Measurement
 from prismask.scenes.units import noted_scale, unscaled

@@ -17,15 +17,13 @@ from prismask import __version__
 from prismask.apps.cli.calibrate import calibrate
 from prismask.apps.cli.camera import camera
 from prismask.apps.cli.camera_refine import check, refine
-from prismask.apps.cli.convert import convert
 from prismask.apps.cli.demo import demo
-from prismask.apps.cli.evaluate import analyse, evaluate, spectra_test, stress
+from prismask.apps.cli.evaluate import analyse, evaluate, join, report, spectra_test, stress
 from prismask.apps.cli.evaluate_pair import evaluate_pair
-from prismask.apps.cli.info import info
+from prismask.apps.cli.files import convert, info
 from prismask.apps.cli.models import models
 from prismask.apps.cli.reconstruct import reconstruct
 from prismask.apps.cli.render import render
-from prismask.apps.cli.report import join, report
 from prismask.apps.cli.serve import serve
 from prismask.apps.cli.simulate import simulate
 from prismask.apps.cli.spectra import spectra

@@ -22,8 +22,8 @@ from prismask.scenes.defaults import SIZE
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from prismask.inference.intervals.evidence import TrustRule
     from prismask.inference.intervals.snapshots import Plan, Rows, Studio
-    from prismask.inference.intervals.trust import TrustRule
     from prismask.models.network import Reconstructor
 
 SNAPSHOTS = 192

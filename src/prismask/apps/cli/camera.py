@@ -48,25 +48,25 @@ def camera(
         NM=FILE: wavelength in nm and the sensor's picture of the mask, evenly lit by it, as in
         450=blue.tif 550=green.tif 650=red.tif. All of the size of a snapshot.
     out
-        The mask to write, with the camera noted in it: reconstruct then needs no other word about
-        the camera.
+        The mask to write, with the camera noted in it: reconstruct then needs no further
+        description of the camera.
     flat
         Picture of the same light without the mask: one FILE for all, or NM=FILE for each.
-        Without, the brightest cells count as fully open.
+        Without one, the brightest cells count as fully open.
     dark
         Dark frame, a picture with the shutter closed (a file); or dark level (a number).
     step
-        Pixels from band to band, about: bands reach from the first picture to the last. [default:
-        2, as the networks know them]
+        Pixels from band to band, roughly, for bands from the first wavelength to the last.
+        [default: 2, as the networks know them]
     bands
-        Number of bands instead, equally many pixels apart.
+        Number of bands instead of --step, evenly spaced in pixels.
     wavelengths
-        Centres of the bands in nm instead, as a,b,c or a text file.
+        Centres of the bands in nm instead of --step, as a,b,c or a text file.
     axis
         The axis of the dispersion. [default: along which the pictures move]
     degree
-        Of the polynomial in nm or, for a prism, in 1/nm². [default: what best foretells a picture
-        it has not seen]
+        Of the polynomial in nm or, for a prism, in 1/nm². [default: what best predicts pictures
+        left out of the fit]
     figure
         Draw what was found beside the output, as PNG.
     overwrite
@@ -191,12 +191,14 @@ def _text(found: MeasuredCamera) -> str:
             f"{place.likeness:9.3f}"
         )
     centres, eye = found.wavelengths, found.camera
-    told = "" if math.isnan(found.left_out_px) else f", {found.left_out_px:.3f} px at unseen places"
+    unseen = ""
+    if not math.isnan(found.left_out_px):
+        unseen = f", {found.left_out_px:.3f} px at wavelengths left out"
     return "\n".join(
         [
             *lines,
             "",
-            f"px = {found.curve}  (misses {found.misfit_px:.3f} px at most{told})",
+            f"px = {found.curve}  (misses {found.misfit_px:.3f} px at most{unseen})",
             f"{eye.bands} bands from {centres[0]:.1f} to {centres[-1]:.1f} nm over {eye.extent} px "
             f"along the {eye.axis}",
         ]
@@ -207,7 +209,7 @@ def _draw(found: MeasuredCamera, path: Path, overwrite: bool) -> None:
     from prismask.scenes.colour import write_bytes
 
     try:
-        from prismask.evaluation.figures.camera import camera_figure
+        from prismask.evaluation.figures.cubes import camera_figure
 
         write_bytes(camera_figure(found), path, overwrite)
     except MissingPartError as error:

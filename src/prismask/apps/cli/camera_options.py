@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from prismask.optics.resolve import CameraDescription
+    from prismask.optics.camera import CameraDescription
     from prismask.scenes.records import Mask, Measurement
 
 LONGEST_LIST = 10**6
@@ -125,7 +125,7 @@ class CameraOptions:
 
     def description(self) -> CameraDescription:
         """As `resolve_camera` takes it: numbers in place of text and files."""
-        from prismask.optics.resolve import CameraDescription
+        from prismask.optics.camera import CameraDescription
 
         def numbers(name: str) -> tuple[float, ...] | None:
             text = getattr(self, name)
@@ -306,7 +306,7 @@ def _turned(values: NDArray[Any], name: str) -> NDArray[np.float32]:
     import numpy as np
     import torch
 
-    from prismask.inference.alignment.registration import ORIENTATIONS
+    from prismask.inference.alignment.pose import ORIENTATIONS
     from prismask.inference.inspection import ORIENTATION_OPTIONS
 
     (own,) = (own for own, option in ORIENTATION_OPTIONS.items() if option == name)

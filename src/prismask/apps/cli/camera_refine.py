@@ -14,9 +14,9 @@ from prismask.errors import ConfigError, MissingPartError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from prismask.inference.findings import Finding
     from prismask.inference.refinement.check import MaskCheck
     from prismask.inference.refinement.refine import Refinement
+    from prismask.wording import Finding
 
 DOES_NOT_FIT = 1
 

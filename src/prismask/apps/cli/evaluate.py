@@ -1,4 +1,5 @@
-"""`prismask evaluate`, `stress`, `spectra-test`, `analyse`: models side by side, on unseen masks.
+"""`prismask evaluate`, `stress`, `spectra-test`, `analyse`: models side by side, on unseen masks;
+`report` and `join`: one page about a folder, one table of evaluations made apart.
 
 No compiled package but torch, NumPy, SciPy and safetensors is needed, so that the commands run on
 a machine that has nothing else (CONTRIBUTING, "Where little is installed"); figures are drawn where
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -20,7 +21,7 @@ from prismask.errors import ConfigError
 
 if TYPE_CHECKING:
     from prismask.evaluation.run.runner import Evaluation
-    from prismask.optics.resolve import CameraDescription
+    from prismask.optics.camera import CameraDescription
 
 SOME_FAILED = 1
 
@@ -192,7 +193,7 @@ def stress(
     precision
         Of networks: auto, float32 or half.
     """
-    from prismask.evaluation.run.stress import stress as run
+    from prismask.evaluation.run.runner import stress as run
 
     return _run(
         run,
@@ -269,7 +270,7 @@ def spectra_test(
 
     sizes = {"trials": trials, "size": size}
     given = {name: value for name, value in sizes.items() if value is not None}
-    with _resumable(out), reporter() as report:
+    with _resumable(out), reporter() as bar:
         found = run(
             models,
             data,
@@ -280,7 +281,7 @@ def spectra_test(
             device=device,
             quick=quick,
             resume=resume,
-            progress=report("test of spectra"),
+            progress=bar("test of spectra"),
             noise=noise,
             level=level,
             seed=seed,
@@ -334,7 +335,7 @@ def analyse(
     """
     from prismask.evaluation.analyses.runner import analyse as run
 
-    with reporter() as report:
+    with reporter() as bar:
         record = run(
             models,
             out=out,
@@ -345,7 +346,7 @@ def analyse(
             allow_overlap=allow_overlap,
             figures=not without_figures,
             overwrite=overwrite,
-            progress=report("analysis"),
+            progress=bar("analysis"),
             **as_arguments(protocol, scenes),
         )
     say(str(out / "analysis.json"))
@@ -372,8 +373,8 @@ def _run(
     run: Callable[..., Evaluation], models: list[str], out: Path, title: str, **options: Any
 ) -> int:
     """Run with progress, print the summary; 1 when a reconstruction failed."""
-    with _resumable(out), reporter() as report:
-        found = run(models, out=out, progress=report(title), **options)
+    with _resumable(out), reporter() as bar:
+        found = run(models, out=out, progress=bar(title), **options)
     say(found.markdown)
     remark(f"{out}: run.json, scores.csv, summary.csv, summary.md")
     if found.ok:
@@ -408,7 +409,7 @@ def read_size(text: str) -> tuple[int, int]:
 def read_camera(text: str) -> CameraDescription:
     """`step=3,axis=height` → what it says; a piece without a name goes on with the one before."""
     from prismask.checks import choose
-    from prismask.optics.resolve import CameraDescription
+    from prismask.optics.camera import CameraDescription
 
     known = [field.name for field in fields(CameraDescription)]
     parts: dict[str, str] = {}
@@ -465,3 +466,72 @@ def _part(name: str, text: str) -> Any:
 def words(text: str | None) -> list[str] | None:
     """`a, b` → its parts; None of nothing."""
     return [word.strip() for word in (text or "").split(",") if word.strip()] or None
+
+
+def report(
+    folder: Path,
+    /,
+    *,
+    out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
+    title: str = "",
+    figures: Path | None = None,
+    truth_pictures: bool = True,
+    overwrite: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Make one HTML page, and Markdown tables beside it, of a folder's results.
+
+    Parameters
+    ----------
+    folder
+        Looked through for evaluations, stress tests, tests of spectra, analyses and trainings.
+    out
+        The HTML file; its tables go beside it as .md. [default: report.html in the folder]
+    title
+        Heading of the page.
+    figures
+        Folder that gets every figure as a PNG, linked from the Markdown. [default: none]
+    truth_pictures
+        Show pictures of the true scenes; leave them out before publishing a page about a data
+        set that is not yours.
+    overwrite
+        Replace the page if it exists.
+    """
+    from prismask.evaluation.report.page import NAME, write_report
+    from prismask.scenes.atomic import check_folder, refuse_existing, refuse_inputs
+
+    page = folder / NAME if out is None else out
+    refuse_existing(page, overwrite)
+    check_folder(page.parent)
+    # The tables of the page must not take the place of those of a run.
+    refuse_inputs([page.with_suffix(".md")], folder.rglob("summary.md"))
+    written = write_report(
+        folder,
+        out,
+        truth_pictures=truth_pictures,
+        figures=figures,
+        title=title,
+        overwrite=overwrite,
+    )
+    say(str(written.page))
+    remark(f"tables: {written.tables}")
+    for text in written.missing:
+        remark(f"not on the page: {text}")
+
+
+def join(folders: list[Path], /, *, out: Annotated[Path, Parameter(name=["--out", "-o"])]) -> None:
+    """Put evaluations that were made apart into one table, with differences mask by mask.
+
+    They must have used the same scenes, masks, camera, seed and noise, so that their models saw
+    the same snapshots. Needs their tables only, no weights: those of another laboratory will do.
+
+    Parameters
+    ----------
+    folders
+        Two or more folders that `prismask evaluate` wrote.
+    out
+        Folder for the joined tables and record.
+    """
+    from prismask.evaluation.run.join import join as put_together
+
+    say(put_together(folders, out))
+    remark(f"{out}: run.json, scores.csv, summary.csv, summary.md")

@@ -102,8 +102,13 @@ def _facts(one: Shipped) -> dict[str, Any]:
 def _backbones() -> list[dict[str, Any]]:
     import torch
 
-    from prismask.models.complexity import count_multiply_adds, count_parameters
-    from prismask.models.registry import backbone, create_model, list_models
+    from prismask.models.registry import (
+        backbone,
+        count_multiply_adds,
+        count_parameters,
+        create_model,
+        list_models,
+    )
     from prismask.models.weights import shipped
     from prismask.optics.camera import CASSI
 

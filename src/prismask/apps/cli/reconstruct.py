@@ -72,8 +72,7 @@ def reconstruct(
         such as `'shots/*.mat'`. A run that was interrupted goes on where it stopped.
     mask
         The calibrated mask they were taken through. Repeat it for several calibrations of one mask:
-        their mean counts, and their spread is taken for how far it may be wrong, unless --mask-std
-        says it.
+        their mean is used, and their spread says how far it may be wrong, unless --mask-std does.
     out
         The cube to write (.nc, .mat, .hdr, .tif by extension); a folder for several snapshots.
     iterations
@@ -246,8 +245,8 @@ class SnapshotWork:
     @property
     def identity(self) -> str:
         """The same for all runs that would make the same cubes of the same snapshots."""
-        told = replace(self.absolute(), run_id="", quick_look=True)
-        return hashlib.sha256(repr(told).encode()).hexdigest()
+        decisive = replace(self.absolute(), run_id="", quick_look=True)
+        return hashlib.sha256(repr(decisive).encode()).hexdigest()
 
     def written(self, job: Job) -> tuple[Path, ...]:
         """The files that a job makes."""

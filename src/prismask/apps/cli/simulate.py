@@ -14,7 +14,7 @@ from prismask.apps.cli.terminal import remark, say
 from prismask.errors import ConfigError
 
 if TYPE_CHECKING:
-    from prismask.optics.resolve import CameraDescription
+    from prismask.optics.camera import CameraDescription
     from prismask.optics.simulate import Scale, Sensor
     from prismask.scenes.records import Cube, Mask
 
@@ -71,7 +71,7 @@ def simulate(
         Replace the output if it exists.
     """
     from prismask.optics import simulate as optics
-    from prismask.optics.resolve import resolve_camera
+    from prismask.optics.camera import resolve_camera
     from prismask.scenes.atomic import check_inputs, check_record
     from prismask.scenes.formats.files import load_cube, load_mask, save
 
@@ -92,7 +92,7 @@ def simulate(
 
 def _notes(mask: Mask, cube: Cube, said: CameraDescription) -> Mapping[str, Any]:
     """What a measured mask says of its camera, if that has the bands of the scene."""
-    from prismask.optics.resolve import camera_from_attrs, noted_wavelengths
+    from prismask.optics.camera import camera_from_attrs, noted_wavelengths
     from prismask.scenes.resample import SAME_NM
 
     noted, at = camera_from_attrs(mask.attrs), noted_wavelengths(mask.attrs)

@@ -154,10 +154,10 @@ def _lines(ahead: Ahead, title: str) -> Progress:
     def step(done: int, total: int, info: Mapping[str, Any]) -> None:
         nonlocal last
         now, stage = time.monotonic(), str(info.get("stage", title))
-        told = pace.told(stage, done, total)
+        taken = pace.text(stage, done, total)
         if now - last >= SECONDS_BETWEEN_LINES and done < total:
             last = now
-            remark(f"{stage}: {done} of {total} ({told})")
+            remark(f"{stage}: {done} of {total} ({taken})")
 
     return step
 

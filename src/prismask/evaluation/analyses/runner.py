@@ -13,30 +13,28 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError, DivergedError
-from prismask.evaluation.analyses.calibration import Calibration
 from prismask.evaluation.analyses.scene import SOURCES, Scene, analyse_scene
-from prismask.evaluation.analyses.spread import g_by_transmission, noise_distribution
-from prismask.evaluation.analyses.store import (
+from prismask.evaluation.analyses.spread import Calibration, g_by_transmission, noise_distribution
+from prismask.evaluation.analyses.training_log import METRICS_FILE, read_training_log
+from prismask.evaluation.protocol.splits import Group
+from prismask.evaluation.run.contenders import Models, read_entries
+from prismask.evaluation.run.plan import Plan, with_options
+from prismask.evaluation.run.runner import plan_evaluation
+from prismask.evaluation.run.runs import (
+    ANALYSIS,
     CUBES,
     FIGURES,
-    RECORD,
     TRUTH,
     plain,
     refuse_used,
     safe_name,
     write_arrays,
 )
-from prismask.evaluation.analyses.training_log import METRICS_FILE, read_training_log
-from prismask.evaluation.protocol.splits import Group
-from prismask.evaluation.run.contenders import Models, read_entries
-from prismask.evaluation.run.plan import Plan, with_options
-from prismask.evaluation.run.runner import plan_evaluation
 from prismask.evaluation.run.trials import Ready
 from prismask.inference.methods.network import as_network
 from prismask.models.machine import commit, device_name, versions
-from prismask.optics.camera import CASSI
+from prismask.optics.camera import CASSI, CameraDescription, camera_attrs
 from prismask.optics.masks import MaskRegion
-from prismask.optics.resolve import CameraDescription, camera_attrs
 from prismask.parallel.ownership import owned
 from prismask.progress import Progress
 from prismask.scenes.records import Cube, Mask
@@ -99,7 +97,7 @@ def analyse(
         plan = plan_evaluation(models, settings, data, split, scenes, mask_sources, groups, camera)
         record: dict[str, Any] = _Analysis(plan, folder, samples, progress).run()
         record = plain({**record, "training": _training(models)})
-        RECORD.write(folder, record, allow_nan=False)
+        ANALYSIS.write(folder, record, allow_nan=False)
         if figures:
             _draw(folder, record)
     return record
@@ -138,7 +136,7 @@ class _Analysis:
                 "groups": found,
             }
         return {
-            "format": RECORD.format,
+            "format": ANALYSIS.format,
             "protocol": self.plan.protocol,
             "seed": work.seed,
             "masks": self.plan.settings.trials,

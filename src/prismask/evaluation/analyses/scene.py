@@ -39,10 +39,12 @@ from torch.nn import functional as F
 
 from prismask.checks import check_finite, check_shape, size_text
 from prismask.errors import ShapeError
-from prismask.evaluation.analyses.calibration import LEVELS, Calibration, gaussian_factor
 from prismask.evaluation.analyses.spread import (
+    LEVELS,
+    Calibration,
     Shown,
     Spread,
+    gaussian_factor,
     spread_over_masks,
     spread_over_samples,
 )

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prismask.evaluation.analyses.scene import SOURCES
-from prismask.evaluation.analyses.store import read_arrays
 from prismask.evaluation.figures.cubes import (
     SceneView,
     bands_figure,
@@ -29,6 +28,7 @@ from prismask.evaluation.figures.cubes import (
 from prismask.evaluation.report.document import Block, Listing, Picture, Section, Table, Text
 from prismask.evaluation.report.models import history_picture
 from prismask.evaluation.report.sources import Source
+from prismask.evaluation.run.runs import read_arrays
 from prismask.evaluation.tables.published import (
     SCENES,
     SPECTRAL_CORRELATION_AVERAGES,

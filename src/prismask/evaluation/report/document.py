@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from prismask.evaluation.analyses.store import safe_name
+from prismask.evaluation.run.runs import safe_name
 from prismask.evaluation.tables.markdown import grid
 
 
@@ -171,7 +171,7 @@ def _is_wordy(cell: str) -> bool:
     return len(cell) >= WORDY_LENGTH and not begins_as_number
 
 
-# --- Markdown ------------------------------------------------------------------------------------
+# --- markdown ------------------------------------------------------------------------------------
 
 
 def _markdown_block(block: Block, files: Mapping[str, str]) -> list[str]:

@@ -26,7 +26,6 @@ from prismask.evaluation.protocol.conditions import FAULT_KINDS, MISMATCH, RECAL
 from prismask.evaluation.report.document import Block, Listing, Picture, Section, Table, Text
 from prismask.evaluation.report.sources import Source
 from prismask.evaluation.run.spectra import EXAMPLES, MEANINGS, cells
-from prismask.evaluation.tables.files import read_table
 from prismask.evaluation.tables.markdown import (
     FIXED_CASES,
     KAIST_NOTE,
@@ -51,7 +50,7 @@ from prismask.evaluation.tables.published import (
     Number,
     PublishedScores,
 )
-from prismask.evaluation.tables.summaries import AVERAGE, scene_average
+from prismask.evaluation.tables.summaries import AVERAGE, read_table, scene_average
 
 PAPER_NOTE = (
     "“Paper” columns: as printed by Wang et al., in the same two conventions; the paper's test "

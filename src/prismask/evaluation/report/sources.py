@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prismask.errors import DataMissingError, FormatError
-from prismask.evaluation.analyses import store
 from prismask.evaluation.analyses.training_log import (
     METRICS_FILE,
     GHistory,
@@ -34,10 +33,10 @@ from prismask.evaluation.figures.scores import Scores, headline_figure
 from prismask.evaluation.metrics import METRICS
 from prismask.evaluation.protocol.splits import GROUP_TEXTS
 from prismask.evaluation.report.document import Picture, Section, Table
-from prismask.evaluation.run import spectra
+from prismask.evaluation.run import runs, spectra
 from prismask.evaluation.run.runs import RUN
-from prismask.evaluation.tables.files import read_frame, read_table
 from prismask.evaluation.tables.markdown import ScoreTable
+from prismask.evaluation.tables.summaries import read_frame, read_table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -141,7 +140,7 @@ def find_sources(folder: str | Path) -> Sources:
         reasons = f" Unreadable: {' '.join(found.problems)}" if found.problems else ""
         raise DataMissingError(
             f"{folder} holds nothing to report: no {RUN.name} of an evaluation or a stress test, "
-            f"no {spectra.RECORD.name}, no {store.RECORD.name}, no {METRICS_FILE}. Make some with "
+            f"no {spectra.RECORD.name}, no {runs.ANALYSIS.name}, no {METRICS_FILE}. Make some with "
             f"`prismask evaluate … --out {folder}/evaluation`.{reasons}"
         )
     return found
@@ -163,7 +162,7 @@ def _add_spectra(path: Path, name: str, found: Sources) -> None:
 
 
 def _add_analysis(path: Path, name: str, found: Sources) -> None:
-    found.analyses.append(Source(name, path, store.RECORD.read(path)))
+    found.analyses.append(Source(name, path, runs.ANALYSIS.read(path)))
 
 
 def _add_training(path: Path, name: str, found: Sources) -> None:
@@ -179,7 +178,7 @@ def _add_headline(path: Path, name: str, found: Sources) -> None:
 READERS: dict[str, Callable[[Path, str, Sources], None]] = {
     RUN.name: _add_run,
     spectra.RECORD.name: _add_spectra,
-    store.RECORD.name: _add_analysis,
+    runs.ANALYSIS.name: _add_analysis,
     METRICS_FILE: _add_training,
     HEADLINE_FILE: _add_headline,
 }

@@ -33,9 +33,9 @@ from prismask.inference.methods.registry import (
     as_method,
     capabilities_of,
     create_method,
+    function_identity,
     list_methods,
 )
-from prismask.inference.methods.solver import function_identity
 from prismask.inference.options import DEFAULTS, MaskStd, Options
 from prismask.models.network import KEY, ensemble_size
 from prismask.models.registry import create_model, list_models
@@ -252,15 +252,15 @@ def _entry(model: Any, label: str | None) -> Entry:
 def _check_trained(options: Mapping[str, Any], model: str) -> None:
     steps, align = options.get("adapt", 0), options.get("align", False)
     known = not set(options) - {*OF_WEIGHTS, KEY}
-    told = options.get("mask_std", 0.0)
-    numbers = type(steps) is int and steps >= 0 and type(told) in (int, float)
+    stated = options.get("mask_std", 0.0)
+    numbers = type(steps) is int and steps >= 0 and type(stated) in (int, float)
     if not known or not numbers or type(align) is not bool:
         raise ConfigError(
             f"{model}: trained weights take the options adapt=STEPS, how long they learn a scene, "
             "align=true, to find the pose of the mask first, mask_std=NUMBER, how far the "
             f"mask may be wrong, for networks that use it, and {KEY}=1 or 2."
         )
-    MaskStd.of(told)
+    MaskStd.of(stated)
     ensemble_size(options)
 
 

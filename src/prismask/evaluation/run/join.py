@@ -20,8 +20,15 @@ from prismask.errors import ConfigError, FormatError, OutputExistsError
 from prismask.evaluation.run.runner import write_tables
 from prismask.evaluation.run.runs import RUN
 from prismask.evaluation.tables import markdown
-from prismask.evaluation.tables.files import COLUMNS, Row, read_scores
-from prismask.evaluation.tables.summaries import MOST_FAILURES, Failure, Summary, Tally
+from prismask.evaluation.tables.summaries import (
+    COLUMNS,
+    MOST_FAILURES,
+    Failure,
+    Row,
+    Summary,
+    Tally,
+    read_scores,
+)
 from prismask.parallel.ownership import owned
 
 SAME = ("kind", "protocol", "scenes", "camera", "size", "noise", "seed")
@@ -223,9 +230,9 @@ def _failures(parts: Sequence[Part], group: str, trial: int, metric: str) -> Ite
             for scene, value in zip(part.record["scenes"], values, strict=True):
                 if math.isnan(value):
                     known = Failure(label, group, trial, mask_id, scene, "")
-                    told = (t for t in part.record["failures"] if t.startswith(str(known)))
+                    reasons = (t for t in part.record["failures"] if t.startswith(str(known)))
                     reason = (
-                        next(told, "").removeprefix(str(known)) or "its record does not say why"
+                        next(reasons, "").removeprefix(str(known)) or "its record does not say why"
                     )
                     yield replace(known, model=name, reason=reason)
 
@@ -304,11 +311,11 @@ def _all_of(parts: Sequence[Part], key: str) -> str:
 
 
 def _provenance(part: Part) -> dict[str, Any]:
-    told = ("commit", "versions", "device_name", "finished")
+    kept = ("commit", "versions", "device_name", "finished")
     return {
         "folder": part.folder.resolve().name,
         "models": list(part.labels.values()),
-        **{key: part.record.get(key) for key in told},
+        **{key: part.record.get(key) for key in kept},
     }
 
 

@@ -26,13 +26,11 @@ from torch import Tensor
 from prismask.checks import choose, nearest
 from prismask.errors import ConfigError
 from prismask.evaluation.protocol.conditions import FAULT_KINDS
-from prismask.evaluation.protocol.overlap import Verdict, trained_on
-from prismask.evaluation.protocol.splits import PROTOCOLS
+from prismask.evaluation.protocol.splits import PROTOCOLS, Verdict, trained_on
 from prismask.evaluation.run.cells import Cell
 from prismask.evaluation.run.trials import BATCH, Bench, Ready, Workload, timed_call
 from prismask.inference.options import MaskStd, Options
-from prismask.optics.camera import CASSI
-from prismask.optics.resolve import camera_attrs
+from prismask.optics.camera import CASSI, camera_attrs
 
 
 @dataclass(frozen=True)

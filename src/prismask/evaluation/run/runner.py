@@ -1,4 +1,4 @@
-"""`prismask.evaluate`: from names to tables."""
+"""`prismask.evaluate` and `prismask stress`: from names to tables."""
 
 from __future__ import annotations
 
@@ -12,20 +12,32 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from prismask.checks import choose
 from prismask.errors import ConfigError, DivergedError
-from prismask.evaluation.protocol.overlap import beyond_one_mask, judge_all
+from prismask.evaluation.protocol.conditions import (
+    FAULT_KINDS,
+    MISMATCH,
+    MISMATCH_GIVEN,
+    RECALIBRATION,
+    RECALIBRATION_GIVEN,
+)
 from prismask.evaluation.protocol.scene_set import check_camera_bands, load_scene_set
 from prismask.evaluation.protocol.splits import (
     FABRICATED,
+    SINGLE,
     EvaluationSplit,
+    Group,
+    beyond_one_mask,
     draw_groups,
     group_names,
+    judge_all,
     read_evaluation_split,
 )
 from prismask.evaluation.run.cells import Journal
 from prismask.evaluation.run.contenders import Contender, Models, build_contender, read_entries
 from prismask.evaluation.run.plan import (
     NOTHING_WRONG,
+    Condition,
     Plan,
     Settings,
     choose_halves,
@@ -41,20 +53,21 @@ from prismask.evaluation.run.runs import (
 )
 from prismask.evaluation.run.trials import Bench, Workload
 from prismask.evaluation.tables import markdown
-from prismask.evaluation.tables.files import (
+from prismask.evaluation.tables.summaries import (
     Row,
+    Summary,
     columns_of,
+    plain_rows,
     read_table,
     score_rows,
+    summarise,
     write_parquet,
     write_table,
 )
-from prismask.evaluation.tables.summaries import Summary, plain_rows, summarise
 from prismask.models.machine import choose_device
 from prismask.models.weights import serves_any_camera
-from prismask.optics.camera import CASSI
-from prismask.optics.masks import MaskRegion
-from prismask.optics.resolve import CameraDescription, resolve_camera
+from prismask.optics.camera import CASSI, CameraDescription, resolve_camera
+from prismask.optics.masks import KNOWN_ALIASES, MaskEntry, MaskRegion, MaskSet
 from prismask.parallel.ownership import owned
 from prismask.progress import Progress, as_progress
 from prismask.scenes.atomic import write_beside
@@ -125,7 +138,7 @@ def evaluate(
         arrays) by name.
     masks: masks (or arrays) by group name instead of the split's; crops are drawn from each.
     groups: which groups of the split, or `fabricated`; left out: those of the protocol.
-    camera: instead of the split's, as a whole or in parts (`optics.resolve`).
+    camera: instead of the split's, as a whole or in parts (`optics.camera`).
     resume: go on with what `out` holds.
     progress: True shows a bar; or `progress(done, total, info)`, called after each cell.
     options: fields of `Settings`: protocol, trials, seed, metrics, device, workers …
@@ -358,3 +371,130 @@ def _regions(
     names, remarks = group_names(settings.protocol, split, groups, settings.allow_overlap)
     made = {FABRICATED} - split.regions.keys()
     return {name: None if name in made else split.region(name) for name in names}, remarks
+
+
+# --- what miscalibration costs: light meets the true camera, the model is given the nominal one ---
+#
+# Three parts, in one long-form table:
+#
+# - a curve for each fault of `conditions.FAULT_KINDS`: the score against the size of one fault;
+# - the mismatch case published elsewhere (`conditions.MISMATCH`), with the ideal, the nominal and
+#   the true mask given;
+# - the one real sample there is: two calibrations of one physical aperture, measured through one
+#   and reconstructed with the other, in both directions.
+
+
+METRICS = ("psnr_paper", "ssim", "sam")
+TRIALS = 5
+ALL_FAULTS = (*FAULT_KINDS, MISMATCH, RECALIBRATION)
+
+
+def stress(
+    models: Models,
+    *,
+    data: str | Path | None = None,
+    out: str | Path | None = None,
+    split: str | Path | None = None,
+    scenes: Sequence[str] | Mapping[str, Cube] | None = None,
+    masks: Mapping[str, Mask | MaskRegion] | None = None,
+    groups: Sequence[str] | None = None,
+    camera: CASSI | CameraDescription | None = None,
+    faults: Sequence[str] | None = None,
+    sizes: Mapping[str, Sequence[float]] | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+    **options: Any,
+) -> Evaluation:
+    """Score models on cameras that differ a little from their description.
+
+    groups: mask groups that faults are put into; left out: those that share no pixel with the
+        split's single mask, which is the other hardware of the built-in split.
+    faults: names of `ALL_FAULTS`; left out: all.
+    sizes: other sizes for some faults.
+    All else is as in `evaluate`; by default there are 5 trials and three metrics.
+    """
+    chosen = with_options(
+        Settings(protocol="one-to-many", trials=TRIALS, metrics=METRICS, timing=False), options
+    )
+    wanted = [choose(name, ALL_FAULTS, "fault") for name in faults or ALL_FAULTS]
+    conditions = curve_conditions(wanted, sizes or {})
+    with owned(None if out is None else Path(out), "a stress test"):
+        earlier = earlier_record(out, resume)
+        if groups is None and masks is None:
+            found = read_evaluation_split(data, split)
+            groups = group_names("one-to-many", found, None, allow_overlap=False)[0]
+        base = plan_evaluation(
+            models, chosen, data, split, scenes, masks, groups, camera, earlier=earlier
+        )
+        plan = replace(base, kind="stress", conditions=dict.fromkeys(base.work.groups, conditions))
+        if RECALIBRATION in wanted and masks is None:
+            plan = with_recalibration(plan, read_evaluation_split(data, split))
+        return run_plan(plan, out, earlier, progress)
+
+
+def curve_conditions(
+    faults: Sequence[str], sizes: Mapping[str, Sequence[float]]
+) -> tuple[Condition, ...]:
+    """Nothing wrong, then every fault at every size, then the published case."""
+    for name in sizes:
+        choose(name, FAULT_KINDS, "fault")
+    listed = [NOTHING_WRONG]
+    for name in faults:
+        if name in FAULT_KINDS:
+            kind = FAULT_KINDS[name]
+            chosen = [float(size) for size in sizes.get(name, kind.sizes)]
+            listed += [(name, size, "nominal") for size in chosen if size != kind.neutral]
+        elif name == MISMATCH:
+            listed += [(MISMATCH, 1.0, given) for given in MISMATCH_GIVEN]
+    return tuple(listed)
+
+
+def with_recalibration(plan: Plan, split: EvaluationSplit) -> Plan:
+    """The plan with the two calibrations of one aperture, where the split has them."""
+    pair = find_recalibration(split, plan.work.camera.mask_size(plan.work.scenes.size))
+    if pair is None:
+        remark = (
+            "The real sample of miscalibration was left out: it needs two calibrations of one "
+            "aperture that fit these scenes."
+        )
+        return replace(plan, remarks=(*plan.remarks, remark))
+    groups = {
+        f"calibration_{one.name}": _fixed_group(f"calibration_{one.name}", one, other)
+        for one, other in (pair, pair[::-1])
+    }
+    # There is only this sample, and most models have seen a part of it: it is marked, not refused.
+    verdicts, overlaps = judge_all(
+        plan.work.contenders.values(), groups.values(), plan.work.scenes.names, "stress", allow=True
+    )
+    given = tuple((RECALIBRATION, float(k), name) for k, name in enumerate(RECALIBRATION_GIVEN))
+    return replace(
+        plan,
+        work=replace(plan.work, groups={**plan.work.groups, **groups}),
+        conditions={**plan.conditions, **dict.fromkeys(groups, given)},
+        verdicts={**plan.verdicts, **verdicts},
+        remarks=(*plan.remarks, *overlaps),
+    )
+
+
+def find_recalibration(
+    split: EvaluationSplit, size: tuple[int, int]
+) -> tuple[MaskRegion, MaskRegion] | None:
+    """The single mask, and the same place of the larger mask that shows the same aperture."""
+    if SINGLE not in split.regions:
+        return None
+    single = split.region(SINGLE)
+    if single.size != size:
+        return None
+    for name in split.regions:
+        larger = split.region(name)
+        for alias in KNOWN_ALIASES:
+            if alias.source in (single.source_hash, single.name) and alias.of in (
+                larger.source_hash, larger.name,
+            ):  # fmt: skip
+                whole = MaskRegion.of(larger.source, name=larger.name)
+                return single, whole.crop(alias.row, alias.column, *size)
+    return None
+
+
+def _fixed_group(name: str, region: MaskRegion, other: MaskRegion) -> Group:
+    return Group(name, region, MaskSet(name, (MaskEntry.of(region),)), other)

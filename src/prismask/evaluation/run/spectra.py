@@ -30,22 +30,20 @@ import torch
 
 from prismask.checks import choose
 from prismask.errors import ConfigError, DataMissingError, DivergedError
-from prismask.evaluation.protocol.overlap import trained_on, trained_scenes
 from prismask.evaluation.protocol.spectra import METRICS, QUICK, feature_title, features, measure
+from prismask.evaluation.protocol.splits import trained_on, trained_scenes
 from prismask.evaluation.run.cells import Cell, CellResult, Journal
 from prismask.evaluation.run.contenders import Contender, Models, build_contender, read_entries
 from prismask.evaluation.run.runs import CELLS, RecordFile, check_same, computed_by, now
-from prismask.evaluation.tables.files import Row, write_parquet, write_table
 from prismask.evaluation.tables.markdown import grid
-from prismask.evaluation.tables.summaries import Moments
+from prismask.evaluation.tables.summaries import Moments, Row, write_parquet, write_table
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction
 from prismask.models.inputs import network_scale
 from prismask.models.machine import choose_device, device_name
-from prismask.optics.camera import CASSI
+from prismask.optics.camera import CASSI, CameraDescription, camera_attrs, resolve_camera
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.randomness import normal, seed_of, seeded
-from prismask.optics.resolve import CameraDescription, camera_attrs, resolve_camera
 from prismask.progress import Progress
 from prismask.scenes import datasets
 from prismask.scenes.atomic import write_beside

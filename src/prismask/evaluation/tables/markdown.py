@@ -22,7 +22,7 @@ from prismask.evaluation.protocol.conditions import (
     RECALIBRATION,
     RECALIBRATION_GIVEN,
 )
-from prismask.evaluation.protocol.overlap import VERDICT_TEXTS
+from prismask.evaluation.protocol.splits import VERDICT_TEXTS
 from prismask.evaluation.run.plan import NOTHING_WRONG, Condition
 from prismask.evaluation.tables.summaries import AVERAGE, Summary
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from prismask.errors import ConfigError
-from prismask.inference.alignment.probe import INCONSISTENT_FROM
+from prismask.inference.alignment.search import INCONSISTENT_FROM
+from prismask.inference.intervals.evidence import TrustRule, fit_trust
 from prismask.inference.intervals.learned import (
     BEYOND,
     INCONSISTENT_MASKS,
@@ -32,7 +33,6 @@ from prismask.inference.intervals.learned import (
     slack_of,
 )
 from prismask.inference.intervals.snapshots import Rows, Studio
-from prismask.inference.intervals.trust import TrustRule, fit_trust
 from prismask.inference.methods.network import LEARNED
 from prismask.progress import Progress
 

@@ -39,11 +39,11 @@ from torch.nn import functional as F
 
 from prismask.checks import two_digits
 from prismask.errors import ConfigError, PrismaskError, ValuesError, WeightsError
-from prismask.inference.alignment.probe import Probe
+from prismask.inference.alignment.search import Probe
 from prismask.inference.camera_match import BandAdapter
-from prismask.inference.findings import Finding
 from prismask.inference.intervals.evidence import DISAGREEMENT, Evidence, feature_names
 from prismask.inference.options import Options
+from prismask.wording import Finding
 
 VERSION = 3
 """Of the record; those before it had other features or another form."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import numpy as np
@@ -12,18 +14,16 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
-from prismask.inference.alignment.probe import Probe, probe_mask
-from prismask.inference.alignment.search import Alignment, align_mask
+from prismask.inference.alignment.search import Alignment, Probe, align_mask, probe_mask
 from prismask.inference.camera_match import (
     BandAdapter,
     View,
     adapter_for,
     gain_findings,
 )
-from prismask.inference.engine import Engine, FrameEstimate
-from prismask.inference.findings import Finding
+from prismask.inference.engine import Engine, FrameEstimate, project
 from prismask.inference.inspection import TYPICAL_LEVEL, Snapshot, network_gain, prepare
-from prismask.inference.intervals.evidence import Evidence
+from prismask.inference.intervals.evidence import Evidence, TrustRule, Verdict
 from prismask.inference.intervals.learned import (
     LearnedInterval,
     calibration_words,
@@ -31,8 +31,6 @@ from prismask.inference.intervals.learned import (
     interval_findings,
     probe_findings,
 )
-from prismask.inference.intervals.trust import TrustRule, Verdict
-from prismask.inference.methods.adaptation import Learned, learn
 from prismask.inference.methods.protocol import (
     Array,
     Capabilities,
@@ -42,11 +40,15 @@ from prismask.inference.methods.protocol import (
     one_by_one,
 )
 from prismask.inference.options import DEFAULTS, Options
-from prismask.models.complexity import count_multiply_adds, count_parameters
+from prismask.models.inputs import UNKNOWN, Noise, Observation
 from prismask.models.network import Reconstructor, ensemble_size
+from prismask.models.posterior import perturb
+from prismask.models.registry import count_multiply_adds, count_parameters
 from prismask.models.weights import knows_wrong_masks, serves_any_camera
 from prismask.optics.camera import CASSI, as_mask_batch
+from prismask.optics.randomness import seeded
 from prismask.progress import Progress, part
+from prismask.wording import Finding
 
 NETWORK = "network"
 """What cubes made by a network note as their method."""
@@ -115,9 +117,8 @@ class NetworkMethod:
         blank = torch.zeros(1, *camera.measurement_size(scene))
         code = torch.ones(1, 1, *camera.mask_size(scene))
         one = torch.ones(1)
-        seen = View.of(blank, code, camera, one, one, self.adapter(camera))
-        shown = seen.camera.scene_size((seen.signal.shape[-2], seen.signal.shape[-1]))
-        return count_parameters(model), count_multiply_adds(model, seen.camera, shown)
+        shown = View.of(Observation(blank, code, camera, one), one, self.adapter(camera)).shown
+        return count_parameters(model), count_multiply_adds(model, shown.camera, shown.scene_size)
 
     def adapter(self, camera: CASSI) -> BandAdapter:
         """How `camera` is shown to this network."""
@@ -157,34 +158,25 @@ class NetworkMethod:
         if interval is not None:
             interval.check(options.level, ensemble_size(self.record) > 1)
 
-    def view(
-        self,
-        signal: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise_std: Tensor,
-        brightness: Tensor,
-        mask_std: Tensor | None = None,
-    ) -> View:
+    def view(self, taken: Observation, brightness: Tensor) -> View:
         """Snapshots `(B, H, L)` as the network knows them; noise and brightness are `(B,)`."""
         typical = float(self.record.get("input_level", TYPICAL_LEVEL))
         gain = network_gain(brightness, typical)
-        told = mask_std if self.engine.model.wants_mask_std else None
-        return View.of(signal, mask, camera, noise_std, gain, self.adapter(camera), told)
+        if not self.engine.model.wants_mask_std:
+            taken = taken._replace(mask_std=None)
+        return View.of(taken, gain, self.adapter(taken.camera))
 
     def view_of(self, snapshot: Snapshot) -> View:
         """One snapshot as the network knows them."""
         noise, level = (torch.tensor([x]) for x in (snapshot.noise_std, snapshot.brightness))
-        signal, told = snapshot.signal[None], snapshot.mask_std
-        return self.view(signal, snapshot.mask, snapshot.camera, noise, level, told)
+        signal, stated = snapshot.signal[None], snapshot.mask_std
+        taken = Observation(signal, snapshot.mask, snapshot.camera, noise, stated)
+        return self.view(taken, level)
 
     def align(self, snapshot: Snapshot, progress: Progress | None = None) -> Alignment:
         """The pose in which the mask explains the snapshot best."""
         seen = self.view_of(snapshot)
-        found = align_mask(
-            self.engine, seen.signal[0], seen.mask, seen.camera, float(seen.noise_std), progress,
-            seen.mask_std,
-        )  # fmt: skip
+        found = align_mask(self.engine, seen.shown, progress)
         return replace(found, pose=seen.pose_back(found.pose))
 
     def batch(
@@ -197,38 +189,28 @@ class NetworkMethod:
         chooses = engine.precision == "auto"  # by the noise
         with_noise = engine.wants_noise or chooses
         ready = prepare(measurement, mask, camera, options, with_noise=with_noise)
-        seen = self.view(
-            ready.signal, ready.mask, camera, ready.noise_std, ready.brightness, ready.mask_std
-        )
-        cubes = engine.cubes(seen.signal, seen.mask, seen.camera, seen.noise_std, seen.mask_std)
-        return seen.back(cubes).to(measurement.device)
+        taken = Observation(ready.signal, ready.mask, camera, ready.noise_std, ready.mask_std)
+        seen = self.view(taken, ready.brightness)
+        return seen.back(engine.cubes(seen.shown)).to(measurement.device)
 
     def __call__(
         self, snapshot: Snapshot, options: Options = DEFAULTS, progress: Progress | None = None
     ) -> Estimate:
         """One pass, or one for each sampled mask; the result is in the snapshot's units again."""
         seen, interval = self.view_of(snapshot), self.interval()
-        signal, noise = seen.signal[0], float(seen.noise_std)
         probe = None if snapshot.is_aligned else self._probe(seen, options, interval)
         if interval is not None:
             interval = interval.for_classes(classes_of(seen.adapter, probe))
         tails = ((1 - options.level) / 2, (1 + options.level) / 2)
         learned = Learned(self.engine)
         if options.adapt:
-            learned = learn(
-                self.engine, signal, seen.mask, seen.camera, noise, options.adapt, options.seed,
-                progress, seen.mask_std,
-            )  # fmt: skip
+            learned = learn(self.engine, seen.shown, options.adapt, options.seed, progress)
         with part("network"):
             made = learned.engine.run(
-                signal,
-                seen.mask,
-                seen.camera,
+                seen.shown,
                 samples=options.samples,
                 seed=options.seed,
                 levels=tails if options.samples and interval is None else None,
-                noise_std=noise,
-                mask_std=seen.mask_std,
                 progress=progress,
             )
         values, std, lower, upper = read_back(seen, made)
@@ -266,20 +248,15 @@ class NetworkMethod:
         probed: whether the mask is probed, which takes as long as the pass or longer.
         """
         seen = self.view_of(snapshot)
-        noise = float(seen.noise_std)
         probe = None
         if probed and not seen.adapter.is_other_camera:
-            probe = probe_mask(
-                self.engine, seen.signal[0], seen.mask, seen.camera, noise, seen.mask_std
-            )
-        made = self.engine.run(
-            seen.signal[0], seen.mask, seen.camera, noise_std=noise, mask_std=seen.mask_std
-        )
+            probe = probe_mask(self.engine, seen.shown)
+        made = self.engine.run(seen.shown)
         return evidence_of(snapshot, seen, made, read_back(seen, made)[0], probe)
 
     def _spread_findings(self, seen: View) -> list[Finding]:
         """A remark where the mask may be wrong in ways that it has not seen in training."""
-        if seen.mask_std is None or knows_wrong_masks(self.record):
+        if seen.shown.mask_std is None or knows_wrong_masks(self.record):
             return []
         text = (
             f"{self.name} was trained with right masks alone: mask_std changes how far its cube "
@@ -298,9 +275,7 @@ class NetworkMethod:
         """
         if not options.check_mask or interval is None or seen.adapter.is_other_camera:
             return None
-        noise = float(seen.noise_std)
-        signal, told = seen.signal[0], seen.mask_std
-        return probe_mask(self.engine, signal, seen.mask, seen.camera, noise, told)
+        return probe_mask(self.engine, seen.shown)
 
     def _attrs(
         self,
@@ -388,3 +363,178 @@ def read_back(
     )
     lower = None if below is None else np.maximum(values - below, np.minimum(values, 0))
     return values, std, lower, None if above is None else values + above
+
+
+# --- a network that learns the scene in front of it, from its own cube ----------------------------
+#
+# A network knows the scenes it was trained on better than any other. Its cube x̂ of a new snapshot
+# is not the truth, but a scene much like it, and one whose truth is known when it is photographed
+# again: cut, turned and mirrored (T), coded by the same mask, with the same noise. For a moment the
+# training goes on with such pieces,
+#
+#     θ ← θ − α ∂/∂θ ‖f_θ(A T x̂ + n) − T x̂‖,
+#
+# and what is learned about the materials and edges of this scene also holds for the snapshot
+# itself. Equivariant imaging (Chen, Tachella, Davies 2021) does the same with a gradient through x̂
+# as well; x̂ held is a third of the work, and enough for a network that has been trained. On
+# another scene such a network is worse than before, so it is used once and forgotten.
+
+
+PIECE = 96
+"""Height and width of the pieces, or of the frame where that is smaller."""
+PIECES = 2
+"""Pieces per step."""
+CHOICES = 4
+"""Positions that are tried for each; the one with most contrast is taken, because a frame that is
+mostly dark would teach the network the dark."""
+RATE = 5e-5
+"""Learning rate at its highest: it rises over the first steps and falls to zero at the last."""
+RISE = 10
+"""Steps over which it rises."""
+TINY = 1e-12
+"""Added under the root, whose gradient is infinite at zero: dark pieces have no error."""
+MOST_RESIDUAL_GROWTH = 1.2
+"""Factor by which the residual may grow when a network learns its scene."""
+
+
+@dataclass(frozen=True, eq=False)
+class Adapted:
+    """A network that has learned a scene."""
+
+    model: Reconstructor
+    before: float
+    """Mean loss of the first tenth of the steps, in the cube's units."""
+    after: float
+    """Of the last tenth."""
+
+
+def adapt(
+    model: Reconstructor,
+    cube: Tensor,
+    mask: Tensor,
+    camera: CASSI,
+    *,
+    noise_std: float = 0.0,
+    steps: int,
+    seed: int = 0,
+    device: torch.device | None = None,
+    progress: Progress | None = None,
+    mask_std: Tensor | None = None,
+) -> Adapted:
+    """A copy of `model` that went on learning from its own `cube (C, H, W)` for some steps.
+
+    mask: the one the snapshot was taken through, `(1, 1|C, H, W)`.
+    noise_std: of the snapshot; pieces get the same, and networks that take it as an input know it.
+    mask_std: how far the mask may be wrong, of its shape or one plane: pieces are taken through a
+        mask that differs by as much, and the network is given that; None: unknown.
+    """
+    device = device or torch.device("cpu")
+    learner = copy.deepcopy(model).to(device).eval().requires_grad_(False)
+    backbone = learner.backbone.requires_grad_(True)
+    optimiser = torch.optim.Adam(backbone.parameters(), lr=RATE, betas=(0.9, 0.99))
+    stated = None if mask_std is None else mask_std.to(device)
+    pieces = _pieces(cube.clamp_min(0).to(device), mask.to(device), camera, noise_std, seed, stated)
+    noise: Noise = torch.full((PIECES,), noise_std, device=device)
+    losses = []
+    for step in range(steps):
+        for group in optimiser.param_groups:
+            group["lr"] = RATE * min(1.0, (step + 1) / RISE) * (1 - step / steps)
+        truth, code, snapshot, spread = next(pieces)
+        shown = learner.posterior.mean(code)
+        with (
+            torch.enable_grad(),
+            torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"),
+        ):
+            estimate = learner.reconstruct(snapshot, shown, camera, noise, spread)
+            error = (estimate.float() - truth).square().mean((1, 2, 3))
+            loss = (error + TINY).sqrt().mean()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
+        losses.append(loss.detach())
+        if progress is not None:
+            progress(step + 1, steps, {"stage": "learning the scene"})
+    few = max(1, steps // 10)
+    first, last = (float(torch.stack(part).mean()) for part in (losses[:few], losses[-few:]))
+    return Adapted(learner.requires_grad_(False), first, last)
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A network for one snapshot, and what there is to say about what it has learned."""
+
+    engine: Engine
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    """What the history should say."""
+    findings: tuple[Finding, ...] = ()
+
+
+def learn(
+    engine: Engine, seen: Observation, steps: int, seed: int, progress: Progress | None
+) -> Learned:
+    """The network after it has learned the scene of one snapshot, unless that made its cube
+    explain less."""
+    first, noise = engine.run(seen).values, 0.0 if seen.noise is None else float(seen.noise)
+    taught = adapt(
+        engine.model, first, seen.mask, seen.camera, noise_std=noise, steps=steps, seed=seed,
+        device=engine.device, progress=progress, mask_std=seen.mask_std,
+    )  # fmt: skip
+    changed = engine.with_model(taught.model)
+    before, after = (
+        float((seen.measurement[0] - project(cube, seen.mask, seen.camera)).norm())
+        for cube in (first, changed.run(seen).values)
+    )
+    if after > MOST_RESIDUAL_GROWTH * before:
+        text = (
+            f"learning the scene made the cube explain its snapshot worse ({after / before:.2f} "
+            "times the residual), so the network is used as it was: does the mask belong to this "
+            "snapshot?"
+        )
+        return Learned(engine, findings=(Finding("warning", text),))
+    went = "fell" if taught.after < taught.before else "did not fall: it went"
+    text = (
+        f"the network learned this scene from its own cube in {steps} steps: its error there "
+        f"{went} from {100 * taught.before:.2g} to {100 * taught.after:.2g} % of white. The error "
+        "bars are those of the network before."
+    )
+    return Learned(changed, {"adapted_steps": steps}, (Finding("note", text),))
+
+
+def _pieces(
+    cube: Tensor,
+    mask: Tensor,
+    camera: CASSI,
+    noise_std: float,
+    seed: int,
+    mask_std: Tensor | None = None,
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """Endless pieces of the scene, each with a piece of the mask, a snapshot, the stated spread."""
+    numbers = seeded(seed)
+    side = min(PIECE, *cube.shape[-2:])
+    size, code_size = (side, side), camera.mask_size((side, side))
+    stated = torch.full_like(mask[:, :1], UNKNOWN) if mask_std is None else mask_std
+    both, planes = torch.cat([mask, stated], dim=1), mask.shape[1]
+
+    def drawn(largest: int) -> int:
+        return int(torch.randint(largest + 1, (), generator=numbers))
+
+    def piece(whole: Tensor, height: int, width: int) -> Tensor:
+        top, left = drawn(whole.shape[-2] - height), drawn(whole.shape[-1] - width)
+        return whole[..., top : top + height, left : left + width]
+
+    def piece_with_contrast() -> Tensor:
+        offered = [piece(cube, *size) for _ in range(CHOICES)]
+        return max(offered, key=lambda one: float(one.std((-2, -1), correction=0).mean()))
+
+    while True:
+        truth = torch.stack([piece_with_contrast() for _ in range(PIECES)])
+        truth = torch.rot90(truth.flip(-2) if drawn(1) else truth, drawn(3), (-2, -1))
+        cut = piece(both, *code_size)
+        code, spread = cut[:, :planes], cut[:, planes:]
+        met = code
+        if bool((spread > 0).any()):
+            off = torch.randn(code.shape, generator=numbers).to(code)
+            met = perturb(code, spread.clamp_min(0), off)
+        snapshot = camera.forward(truth, met)
+        noise = torch.randn(snapshot.shape, generator=numbers).to(snapshot.device)
+        yield truth, code, snapshot + noise_std * noise, spread

@@ -20,15 +20,14 @@ from torch import Tensor
 
 from prismask.checks import size_text
 from prismask.errors import ShapeError
-from prismask.inference.findings import Finding
 from prismask.inference.inspection import Snapshot, prepare
 from prismask.inference.options import DEFAULTS, Options
 from prismask.optics.camera import CASSI
 from prismask.progress import Progress
+from prismask.wording import Finding
 
 if TYPE_CHECKING:
-    from prismask.inference.intervals.evidence import Evidence
-    from prismask.inference.intervals.trust import Verdict
+    from prismask.inference.intervals.evidence import Evidence, Verdict
 
 Array = NDArray[np.float32]
 

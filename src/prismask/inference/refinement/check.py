@@ -16,19 +16,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.alignment.probe import LINES, Probe, probe_mask
-from prismask.inference.alignment.search import brightest
-from prismask.inference.findings import Finding
+from prismask.inference.alignment.search import PROBE_LINES, Probe, brightest, probe_mask
 from prismask.inference.methods.network import NetworkMethod
 from prismask.inference.options import DEFAULTS, Options
 from prismask.inference.refinement.refine import POSED_STD, UNKNOWN_STD
 from prismask.inference.refinement.shared_pose import step_pose
 from prismask.inference.refinement.shots import Shots, read_shots, seen_lines
-from prismask.optics.camera import CASSI
-from prismask.optics.resolve import CameraDescription
+from prismask.optics.camera import CASSI, CameraDescription
 from prismask.progress import Progress, as_progress
 from prismask.scenes.conversion import as_mask
-from prismask.wording import told_in_python
+from prismask.wording import Finding, told_in_python
 
 if TYPE_CHECKING:
     from prismask.scenes.conversion import MaskLike, MeasurementLike
@@ -126,10 +123,12 @@ def _spread(snapshots: list[Any], most: int) -> list[Any]:
 
 
 def _checked(shots: Shots, method: NetworkMethod, number: int) -> ShotCheck:
-    view, told, camera = shots.view, shots.told, shots.camera
-    signal, noise = view.signal[number], float(view.noise_std[number])
-    probe = probe_mask(method.engine, signal, told, camera, noise, view.mask_std)
-    rows = brightest(signal, camera, 2 * LINES)
+    told = shots.told
+    alone = shots.view.shown._replace(
+        measurement=shots.signal[number : number + 1], noise=shots.noise[number : number + 1]
+    )
+    probe = probe_mask(method.engine, alone)
+    rows = brightest(shots.signal[number], shots.camera, 2 * PROBE_LINES)
     pose, unexplained = MaskPose(), 0.0
     for turn in range(POSE_TURNS):
         std = torch.full_like(told[:, :1], POSED_STD if turn else UNKNOWN_STD)
@@ -145,7 +144,7 @@ def _checked(shots: Shots, method: NetworkMethod, number: int) -> ShotCheck:
         date_of(shots.names[number], shots.attrs[number]),
         unexplained,
         None if probe is None else probe.gain,
-        view.pose_back(pose),
+        shots.view.pose_back(pose),
     )
 
 

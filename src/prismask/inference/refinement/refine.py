@@ -34,19 +34,17 @@ from torch import Tensor
 from prismask import __version__
 from prismask.errors import ConfigError, ValuesError
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.findings import Finding
 from prismask.inference.methods.network import NetworkMethod
 from prismask.inference.options import DEFAULTS, Options
 from prismask.inference.refinement.mask_fit import MaskFit, fit_mask
 from prismask.inference.refinement.shared_pose import Lines, largest_change, step_pose
 from prismask.inference.refinement.shots import Shots, read_shots, seen_lines
-from prismask.optics.camera import CASSI
-from prismask.optics.resolve import CameraDescription
+from prismask.optics.camera import CASSI, CameraDescription
 from prismask.progress import Progress, as_progress
 from prismask.scenes.atomic import write_beside
 from prismask.scenes.conversion import as_mask
 from prismask.scenes.records import Mask, array_hash
-from prismask.wording import told_in_python
+from prismask.wording import Finding, told_in_python
 
 if TYPE_CHECKING:
     from prismask.scenes.conversion import MaskLike, MeasurementLike
@@ -184,7 +182,7 @@ class _Work:
     def _hold_out(self) -> None:
         """One snapshot of medium brightness, or a share of the pixels where there are few."""
         shots = self.shots
-        energy = (shots.view.signal.double().square() * shots.counts).mean((-1, -2))
+        energy = (shots.signal.double().square() * shots.counts).mean((-1, -2))
         order = energy.argsort(descending=True).tolist()
         self.by_light = order
         if len(shots) >= 3:
@@ -312,7 +310,7 @@ class _Work:
         return posed + held + (self.rounds * len(self.fitted) + shots) * lines
 
     def _told_std(self) -> Tensor:
-        told = self.shots.view.mask_std
+        told = self.shots.view.shown.mask_std
         plane = self.told[:, :1]
         return torch.full_like(plane, UNKNOWN_STD) if told is None else told.mean(1, keepdim=True)
 
@@ -369,7 +367,7 @@ class _Work:
     def _key(self) -> str:
         """Of everything that decides the result."""
         parts = (
-            STATE, __version__, array_hash(self.shots.view.signal.numpy()), self.rounds,
+            STATE, __version__, array_hash(self.shots.signal.numpy()), self.rounds,
             array_hash(self.told.numpy()), self.method.identity().get("weights"),
         )  # fmt: skip
         return hashlib.sha256(repr(parts).encode()).hexdigest()

@@ -17,7 +17,6 @@ from torch import Tensor
 from prismask.checks import size_text, two_digits
 from prismask.errors import ConfigError, ShapeError, ValuesError
 from prismask.inference.camera_match import View
-from prismask.inference.findings import Finding
 from prismask.inference.inspection import (
     SATURATED_SHARE,
     Inspection,
@@ -31,11 +30,18 @@ from prismask.inference.methods.registry import Choice
 from prismask.inference.options import Options
 from prismask.inference.refinement.mask_fit import Observed
 from prismask.inference.refinement.shared_pose import Lines
+from prismask.models.inputs import Observation
 from prismask.models.machine import choose_device
-from prismask.optics.camera import CASSI, as_mask_batch
-from prismask.optics.resolve import CameraDescription, camera_notes, resolve_camera
+from prismask.optics.camera import (
+    CASSI,
+    CameraDescription,
+    as_mask_batch,
+    camera_notes,
+    resolve_camera,
+)
 from prismask.scenes.conversion import as_measurement
 from prismask.scenes.records import Mask, Measurement
+from prismask.wording import Finding
 
 if TYPE_CHECKING:
     from prismask.scenes.conversion import MeasurementLike
@@ -68,12 +74,23 @@ class Shots:
     @property
     def camera(self) -> CASSI:
         """As the network sees it."""
-        return self.view.camera
+        return self.view.shown.camera
 
     @property
     def told(self) -> Tensor:
         """The mask as calibrated, `(1, 1|C, H, W)`."""
-        return self.view.mask
+        return self.view.shown.mask
+
+    @property
+    def signal(self) -> Tensor:
+        """`(N, H, L)`."""
+        return self.view.shown.measurement
+
+    @property
+    def noise(self) -> Tensor:
+        """Of each, `(N,)`."""
+        assert self.view.shown.noise is not None
+        return self.view.shown.noise
 
     def __len__(self) -> int:
         return len(self.names)
@@ -81,10 +98,8 @@ class Shots:
     def without(self, dropped: Sequence[int], reason: str) -> Shots:
         """The same without some of them."""
         kept = [number for number in range(len(self)) if number not in dropped]
-        view = replace(
-            self.view, gain=self.view.gain[kept], signal=self.view.signal[kept],
-            noise_std=self.view.noise_std[kept],
-        )  # fmt: skip
+        shown = self.view.shown._replace(measurement=self.signal[kept], noise=self.noise[kept])
+        view = replace(self.view, gain=self.view.gain[kept], shown=shown)
         return replace(
             self,
             names=tuple(self.names[number] for number in kept),
@@ -169,23 +184,24 @@ def seen_lines(
     mask, std: what the network is told, `(1, 1|C, H, W)` of the whole frame.
     counts: as `Shots.counts`. tick: called with the number of lines of each cube that was made.
     """
-    device, view = method.engine.device, shots.view
+    device = method.engine.device
     first, last = max(0, rows.start - HALO), min(mask.shape[-2], rows.stop + HALO)
     cubes = []
     for number in numbers:
-        cube = method.engine.network.before_projection(
-            view.signal[number : number + 1, first:last].to(device),
+        seen = Observation(
+            shots.signal[number : number + 1, first:last].to(device),
             mask[..., first:last, :].to(device),
             shots.camera,
-            view.noise_std[number : number + 1].to(device),
+            shots.noise[number : number + 1].to(device),
             std[..., first:last, :].to(device),
         )
+        cube = method.engine.network.before_projection(seen)
         cubes.append(cube[:, :, rows.start - first : rows.stop - first].clone())
         tick(rows.stop - rows.start)
     observed = Observed(
-        view.signal[numbers][:, rows].to(device),
+        shots.signal[numbers][:, rows].to(device),
         counts[numbers][:, rows].to(device),
-        view.noise_std[numbers].to(device),
+        shots.noise[numbers].to(device),
         torch.cat(cubes),
         shots.camera,
     )
@@ -195,14 +211,14 @@ def seen_lines(
 def _view(method: NetworkMethod, seen: Sequence[Inspection], mask: Mask, camera: CASSI) -> View:
     shots = [found.snapshot for found in seen]
     told = None if mask.std is None else as_mask_batch(torch.tensor(mask.std))
-    view = method.view(
+    taken = Observation(
         torch.stack([shot.signal for shot in shots]),
         shots[0].mask,
         camera,
         torch.tensor([shot.noise_std for shot in shots]),
-        torch.tensor([shot.brightness for shot in shots]),
         told,
     )
+    view = method.view(taken, torch.tensor([shot.brightness for shot in shots]))
     if view.is_resampled:
         raise ConfigError(
             f"{method.name} sees this camera with other bands or pixels than it has: its mask "

@@ -1,17 +1,17 @@
-"""Lumen: an unrolled network for every camera, which is told how far its mask may be wrong.
+"""Lumen: an unrolled network for every camera, given how far its mask may be wrong.
 
 Features h live at the scene's pixels; an estimate x̂ of the cube and an estimate m̂ of the mask are
 carried beside them. Each stage looks at the snapshot again and then thinks in a small U:
 
     x̂ ← x̂ + CONV(h)                                 what the features say of the cube
-    m̂ = clamp(m + b ⊙ tanh d, 0, 1),  d ← d + CONV(h)   … and of the mask m that was told
+    m̂ = clamp(m + b ⊙ tanh d, 0, 1),  d ← d + CONV(h)   … and of the mask m that was given
     t = A_m̂ᵀ (A Aᵀ + μ + α v)⁻¹ (y − A_m̂ x̂)            what the snapshot still has to say
     h ← U(h + CONV(t, x̂ + t, …))
 
-v is the variance to be expected of y at each sensor pixel, from the noise and from the spread of
-the mask that was told. α and μ are learned and not negative, so a larger spread never makes a look
-trust the mask more. b is a few times the told spread: a mask that is told to be exact is left as it
-is.
+v is the variance to be expected of y at each sensor pixel, from the noise and from the stated
+spread of the mask. α and μ are learned and not negative, so a larger spread never makes a look
+trust the mask more. b is a few times the stated spread: a mask that is said to be exact is left as
+it is.
 
 Bands enter and leave through cosines, so one set of weights serves any band count, and the camera's
 own operator serves any dispersion, mask and design. Weights belong to K cosines over the spectrum,
@@ -33,8 +33,8 @@ The last step is exact,
     x̂ ← x̂ + A_m̂ᵀ (A_m̂ A_m̂ᵀ + ρ)⁻¹ (y − A_m̂ x̂),   ρ = α v,
 
 with all bands, so that a line too narrow for anything learned is still measured. It uses m̂: where
-the mask is told to be exact the two are the same and A x̂ = y follows; where it is not, the told
-mask would impose its own error on the cube.
+the mask is said to be exact the two are the same and A x̂ = y follows; where it is not, the mask
+as given would impose its own error on the cube.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ DIM = 0.3
 DARK = 1e-6
 """Least that the exact projection divides by, as in `CASSI.pseudo_inverse`."""
 REACH = 3.0
-"""How many told standard deviations the mask may be moved."""
+"""How many stated standard deviations the mask may be moved."""
 STD_GAIN = 5.0
 """Makes a mask error of 0.2, which is much, a plane of ones."""
 SOLVER_STEPS = 4
@@ -75,7 +75,7 @@ class Entry(nn.Module):
         super().__init__()
         # Bands twice, and the mask, the noise, the mask's spread, whether that is known.
         self.head = BandsIn(width, cosines, stacks=2, more=4)
-        self.bound = nn.Parameter(torch.tensor(-1.0)) if mask_steps else None  # b where not told
+        self.bound = nn.Parameter(torch.tensor(-1.0)) if mask_steps else None  # b where unknown
 
     def forward(
         self,
@@ -110,8 +110,8 @@ class Entry(nn.Module):
         """What all stages share; the variance is that of the first estimate `(B, C, H, W)`."""
         bound = spread.new_zeros(1, 1, 1, 1)
         if self.bound is not None and camera.design == "single":
-            told = REACH * spread.mean(1, keepdim=True)
-            bound = torch.where(told >= 0, told, F.softplus(self.bound.float()).to(told))
+            stated = REACH * spread.mean(1, keepdim=True)
+            bound = torch.where(stated >= 0, stated, F.softplus(self.bound.float()).to(stated))
         variance = expected_variance(first, camera, noise, spread.clamp_min(0))
         return Shot(measurement, mask, bound, camera.gram_bound(mask), variance)
 
@@ -121,9 +121,9 @@ def _planes(shot: Shot, camera: CASSI, noise: Tensor, spread: Tensor) -> list[Te
     code = camera.code(shot.mask).mean(1, keepdim=True)
     shape = (len(shot.measurement), 1, *code.shape[-2:])
     level = NOISE_GAIN * network_scale(camera.bands) * noise[:, None, None, None]
-    told = camera.code(STD_GAIN * spread.clamp_min(0)).mean(1, keepdim=True)
+    stated = camera.code(STD_GAIN * spread.clamp_min(0)).mean(1, keepdim=True)
     known = camera.code((spread >= 0).to(spread)).mean(1, keepdim=True)
-    return [plane.expand(shape) for plane in (code, level, told, known)]
+    return [plane.expand(shape) for plane in (code, level, stated, known)]
 
 
 class Stage(nn.Module):
@@ -265,15 +265,15 @@ class Lumen(nn.Module):
         spread = as_mask_batch(spread).to(dtype)
         noise = noise.to(dtype)
         basis = cosine_basis(camera.bands, self.cosines, measurement)
-        told = (noise, spread, basis)
-        features, belief, shot = self.entry(measurement, mask, camera, *told)
+        facts = (noise, spread, basis)
+        features, belief, shot = self.entry(measurement, mask, camera, *facts)
         cubes, masks = [], []
         for number in range(self.stage_count):
             stage = self.stages[number % len(self.stages)]
             features, belief = stage(features, belief, shot, camera, basis)
             cubes.append(belief.cube)
             masks.append(belief.mask(shot, camera))
-        cube, mask, left = self.exit(features, belief, shot, camera, *told)
+        cube, mask, left = self.exit(features, belief, shot, camera, *facts)
         if not self.exit.tail.more:
             return Estimates((*cubes, cube), (), None)
         return Estimates((*cubes, cube), (*masks, mask), left)
@@ -299,7 +299,7 @@ class Shot(NamedTuple):
     measurement: Tensor
     """`(B, H, L)`."""
     mask: Tensor
-    """As told, `(B|1, 1|C, H, W)`."""
+    """As given, `(B|1, 1|C, H, W)`."""
     bound: Tensor
     """Most by which a stage may move the mask, `(B|1, 1, H, W)`."""
     gram: Tensor
@@ -317,7 +317,7 @@ class Belief(NamedTuple):
     """d `(B, 1, H, W)`; the mask m̂ follows from it."""
 
     def mask(self, shot: Shot, camera: CASSI) -> Tensor:
-        """m̂ `(B, 1|C, H, W)`; as told behind a dual disperser, whose mask is no scene plane."""
+        """m̂ `(B, 1|C, H, W)`; as given behind a dual disperser, whose mask is no scene plane."""
         if camera.design == "dual":
             return shot.mask
         return (shot.mask + shot.bound * torch.tanh(self.moved)).clamp(0, 1)
@@ -335,7 +335,7 @@ class Look(nn.Module):
         self.floor = nn.Parameter(torch.tensor(-2.0))  # μ
 
     def weight(self, shot: Shot) -> Tensor:
-        """What the residual is divided by, `(B, H, L)`: never less where more variance is told."""
+        """What the residual is divided by, `(B, H, L)`: never less where more variance is known."""
         caution = CAUTION * F.softplus(self.caution.float())
         return shot.gram + F.softplus(self.floor.float()) + caution * shot.variance
 
