@@ -36,8 +36,8 @@ def refine(
 ) -> None:
     """Refine a calibrated mask from snapshots that were taken through it.
 
-    Scenes need not be known. From one snapshot the mask's pose is found, and part of what its
-    pixels lack; from ten most of it. Stopped work goes on where it was when the command is given
+    Scenes need not be known. From one or two snapshots the mask's pose is found, from three on its
+    pixels as well; ten are better. Stopped work goes on where it was when the command is given
     again.
 
     Parameters
