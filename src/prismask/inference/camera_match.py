@@ -27,7 +27,8 @@ nothing is resampled for it, and turning a frame so that light disperses the way
 (`Turn`). What remains is whether it has learned behind cameras like this one. A training cuts one
 spectrum into several numbers of bands, over more or fewer pixels, bent and uneven; what lies within
 that family, or near it, is within reach; where a record says behind which cameras the network was
-scored and did well, all between them is, evenly spaced or not.
+scored and did well, all between them is, evenly spaced or not. Spectra longer than those are read
+with larger pixels, too.
 
 Orientation. A camera may disperse to the right, to the left, up or down. To a network each of these
 is another camera, and it has seen one in training: behind the others its cube is several decibels
@@ -258,13 +259,7 @@ class BandAdapter:
                 "are interpolated back."
             )
             found.append(Finding("note", text))
-        if self.stretch < 1:
-            text = (
-                f"the network reads the frame with pixels {1 / self.stretch:.2f} times as long "
-                "along the dispersion, so that bands lie as close as it has learned: finer detail "
-                "is lost along it."
-            )
-            found.append(Finding("note", text))
+        found += self._stretch_findings()
         if self.dispersion_mismatch > MISMATCH_WARNING:
             off = f"this camera is {self.dispersion_mismatch:.2g} times off that"
             if self.dispersion_mismatch == self.apart:
@@ -275,6 +270,16 @@ class BandAdapter:
             )
             found.append(Finding("warning", text))
         return found
+
+    def _stretch_findings(self) -> list[Finding]:
+        if self.stretch == 1:
+            return []
+        text = (
+            f"the network reads the frame with pixels {1 / self.stretch:.2f} times as long along "
+            "the dispersion, so that bands lie as close as it has learned: finer detail is lost "
+            "along it."
+        )
+        return [Finding("note", text)]
 
     def _steps(self) -> str:
         """The pixels per band that a network knows: "2", "1.2 to 2.2", or "2 and 2.4 to 3"."""
@@ -347,12 +352,20 @@ training: no prism's curve is quite the one that cameras were drawn with."""
 
 @dataclass(frozen=True)
 class AsItIs(BandAdapter):
-    """Shows a camera as it is, and says how far it lies from those of the network's training."""
+    """Shows a camera as it is, and says how far it lies from those of the network's training.
+
+    Only where its spectrum is longer than any behind which the network did well are frames read
+    with longer pixels along it.
+    """
 
     @property
     def stretch(self) -> float:
-        """Frames are never stretched."""
-        return 1.0
+        """The factor on frames along the dispersion that brings long spectra to the training."""
+        measured, length = self.variation.measured, _length(self.camera)
+        if measured is None or self.trained is None or length <= measured.length_px[1]:
+            return 1.0
+        # All the way to the training's own length, where it is at its best.
+        return max(_length(self.trained) / length, LEAST_STRETCH)
 
     @property
     def apart(self) -> float:
@@ -400,16 +413,17 @@ class AsItIs(BandAdapter):
         if self.trained is None:
             return tuple(found)
         measured = self.variation.measured
-        further = self._unlike_training(self.trained) if measured is None else self._past(measured)
-        return (*found, *further)
+        if measured is None:
+            return (*found, *self._unlike_training(self.trained))
+        return (*found, *self._past(measured, _length(self.trained)))
 
-    def _past(self, measured: Measured) -> list[str]:
+    def _past(self, measured: Measured, trained_px: float) -> list[str]:
         """What lies outside all cameras behind which the network was scored and did well."""
         found = []
         fewest, most = measured.bands
         if not fewest <= self.camera.bands <= most:
             found.append(f"it has {self.camera.bands} bands (tried with {fewest} to {most})")
-        shortest, longest = measured.length_px
+        shortest, longest = measured.length_px[0], trained_px / LEAST_STRETCH
         if not shortest <= (length := _length(self.camera)) <= longest:
             tried = f"tried with {shortest:.3g} to {longest:.3g} px"
             found.append(f"its spectrum is {length:.3g} px long ({tried})")
@@ -446,14 +460,15 @@ class AsItIs(BandAdapter):
         return cls(camera, camera, trained, trained_variation(record))
 
     def findings(self) -> list[Finding]:
-        """A remark where the camera is beyond what the network has learned."""
+        """Remarks where frames are stretched, or the camera is beyond what was learned."""
+        found = self._stretch_findings()
         if not self.beyond:
-            return []
+            return found
         text = (
             f"this camera is beyond what the network was trained for: {' and '.join(self.beyond)}. "
             "Expect a worse cube than published, and compare with --method gap-tv."
         )
-        return [Finding("warning", text)]
+        return [*found, Finding("warning", text)]
 
     def _length_ratio(self) -> float | None:
         """Length of the spectrum in pixels over that of the record's camera."""
@@ -591,6 +606,13 @@ class Stretch:
         left = float(weights.square().sum(1).mean().sqrt())
         return signal @ weights.T.to(signal.device), noise_std * left
 
+    def blind(self, bad: Tensor) -> Tensor:
+        """Sensor pixels `(H, L)` of the network's frame that are made of bad ones for the most."""
+        if not self.is_needed:
+            return bad
+        shares, _ = self.signal(bad.float()[None], torch.zeros(1))
+        return shares[0] > 0.5
+
     def mask(self, mask: Tensor) -> Tensor:
         """A mask `(1, 1|C, H, W)` for the network."""
         if not self.is_needed:
@@ -642,13 +664,17 @@ class View:
     """From each snapshot's brightness to the network's, `(B,)`."""
     shown: Observation
     """The snapshots `(B, H, L)`, their mask `(1, 1|C, H, W)` and noise `(B,)` for the network."""
+    bad: Tensor | None = None
+    """Pixels of the sensor that say nothing, `(H, L)`; None: there are none."""
 
     @classmethod
-    def of(cls, taken: Observation, gain: Tensor, adapter: BandAdapter) -> View:
+    def of(
+        cls, taken: Observation, gain: Tensor, adapter: BandAdapter, bad: Tensor | None = None
+    ) -> View:
         """Snapshots `(B, H, L)` through one mask for the network of `adapter`.
 
-        taken: with the noise `(B,)` of every snapshot; mask_std only for networks that see bands
-            and pixels as they are.
+        taken: with the noise `(B,)` of every snapshot; mask_std, and `bad` pixels `(H, L)`, only
+            for networks that see bands as they are.
         gain: of every snapshot, `(B,)`.
         """
         signal, mask, camera, noise_std, mask_std = taken
@@ -660,9 +686,16 @@ class View:
         columns = shown.scene_size((seen.shape[-2], seen.shape[-1]))[1]
         stretch = Stretch.by(adapter.stretch, shown, columns)
         seen, noise = stretch.signal(seen * factor[:, None, None], noise_std * factor)
-        stated = None if mask_std is None else turn.there(mask_std)
+        stated = None if mask_std is None else stretch.mask(turn.there(mask_std))
         given = Observation(seen, stretch.mask(code), stretch.shown, noise, stated)
-        return cls(adapter, turn, stretch, gain, given)
+        return cls(
+            adapter,
+            turn,
+            stretch,
+            gain,
+            given,
+            None if bad is None else stretch.blind(turn.there(bad)),
+        )
 
     @property
     def is_resampled(self) -> bool:

@@ -19,7 +19,7 @@ PRISMASK = [sys.executable, "-m", "prismask"]
 COMMANDS = (
     "demo", "info", "simulate", "reconstruct", "render", "evaluate-pair", "convert", "train",
     "models", "calibrate", "evaluate", "stress", "spectra-test", "analyse", "report",
-    "view", "serve", "spectra", "camera", "camera refine", "camera check",
+    "view", "serve", "spectra", "export", "camera", "camera refine", "camera check",
 )  # fmt: skip
 
 

@@ -82,7 +82,6 @@ def _facts(one: Shipped) -> dict[str, Any]:
     return {
         "name": one.name,
         "default": one.is_default,
-        "default_for_other_cameras": one.is_default_elsewhere,
         "default_for_exact_masks": one.is_default_for_exact_masks,
         "backbone": one.record["backbone"],
         "bands": one.record["bands"],
@@ -168,8 +167,7 @@ def _weights_line(one: dict[str, Any]) -> str:
     ]
     marks = {
         "default": "  (default)",
-        "default_for_other_cameras": "  (default, other cameras)",
-        "default_for_exact_masks": "  (default, aligned masks and samples)",
+        "default_for_exact_masks": "  (finds poses of masks, draws samples)",
     }
     return "; ".join(parts) + "".join(text for key, text in marks.items() if one[key])
 

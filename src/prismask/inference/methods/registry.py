@@ -65,7 +65,7 @@ Function = Callable[[Tensor, Tensor, CASSI], Tensor]
 class SolverMethod:
     """Reconstruction by a solver, on the whole frame."""
 
-    capabilities: Capabilities = frozenset()
+    capabilities: Capabilities = frozenset({"bad_pixels"})
 
     def __init__(self, name: str, device: torch.device, options: Mapping[str, Any]) -> None:
         self.name = name
@@ -88,8 +88,12 @@ class SolverMethod:
         noise, level = snapshot.noise_std, float(snapshot.signal.square().mean().sqrt())
         solver, findings = self._with_noise(noise / level if level > 0 else 0.0, options)
         signal, mask = snapshot.signal[None].to(self.device), snapshot.mask.to(self.device)
+        camera = snapshot.camera
+        if snapshot.bad is not None:
+            bad = snapshot.bad.to(self.device)
+            signal, camera = signal.masked_fill(bad, 0), camera.without(bad)
         with part("solver"), torch.no_grad():
-            solution = solver.solve(signal, mask, snapshot.camera, progress=progress)
+            solution = solver.solve(signal, mask, camera, progress=progress)
         attrs = {"method": self.name, "method_options": repr(solver)}
         if solution.chosen:
             attrs["method_chosen"] = ", ".join(f"{k}={v}" for k, v in solution.chosen.items())
@@ -297,12 +301,17 @@ class Choice:
         return self._default(camera) or self._named(FALLBACK)
 
     def aligner(self, camera: CASSI) -> Aligner | None:
-        """Who finds the mask's pose: the method that reconstructs, else the default network."""
+        """Who finds the mask's pose: what was asked for, if it can, else weights that ship for it.
+
+        Those feel a wrong mask most. Where they do not reach the camera, the network that
+        reconstructs aligns for itself.
+        """
         own = as_aligner(self.for_camera(camera))
-        if own is not None or not self.options.align:
+        if not self.options.align or (self._asked is not None and own is not None):
             return own
-        default = self._default(camera)
-        return None if default is None else as_aligner(default)
+        exact = tuple(one for one in defaults() if one.is_default_for_exact_masks)
+        chosen = weights_for(camera, exact)
+        return own if chosen is None else as_aligner(self._shipped(chosen))
 
     def settle(self, made: Estimate, options: Options) -> Estimate:
         """The estimate, or the quick solver's where that is expected to be clearly better.
@@ -400,27 +409,24 @@ class Choice:
 
 def able(among: tuple[Shipped, ...], options: Options) -> tuple[Shipped, ...]:
     """Of the weights that ship as defaults, those that suit the options, best first."""
-    others = tuple(one for one in among if not one.is_default_for_exact_masks)
-    is_exact = options.align or options.samples > 0 or options.pose is not None
-    exact = [one for one in among if one.is_default_for_exact_masks]
-    if not (is_exact and exact):
-        return others
-    return (*exact, *(one for one in others if one.is_default_elsewhere))
+    exact = tuple(one for one in among if one.is_default_for_exact_masks)
+    if options.samples > 0 and exact:
+        return exact
+    return tuple(one for one in among if not one.is_default_for_exact_masks)
 
 
 def weights_for(camera: CASSI, among: tuple[Shipped, ...]) -> Shipped | None:
     """The weights to take behind `camera`, or None where it is out of reach of all.
 
     Those whose own camera it is; else of those that reach it the ones that see every camera as it
-    is, then the ones that are there for other cameras.
+    is.
     """
     for one in among:
         if not adapter_of(one, camera).is_other_camera:
             return one
     near = [one for one in among if adapter_of(one, camera).is_within_reach]
     as_it_is = (one for one in near if serves_any_camera(one.record))
-    elsewhere = (one for one in near if one.is_default_elsewhere)
-    return next(chain(as_it_is, elsewhere, near), None)
+    return next(chain(as_it_is, near), None)
 
 
 def adapter_of(one: Shipped, camera: CASSI) -> BandAdapter:
