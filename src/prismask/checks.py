@@ -14,7 +14,7 @@ import numpy as np
 
 from prismask.errors import ConfigError, ShapeError, ValuesError
 
-LIKENESS = 0.6
+LIKENESS = 0.7
 """Of two words, from which one may be a slip of the other."""
 
 

@@ -52,6 +52,10 @@ def test_joined_is_what_one_evaluation_gives(apart: Path, tmp_path: Path) -> Non
     assert text == (apart / "both" / "summary.md").read_text(encoding="utf-8")
     assert text == (tmp_path / "joined" / "summary.md").read_text(encoding="utf-8")
     found, together = RUN.read(tmp_path / "joined"), RUN.read(apart / "both")
+    # The first part has as many trials as were joined: each model keeps its own speed.
+    took = RUN.read(apart / "one")["seconds_per_sample_in_run"]
+    for name in ("w/o steps", "net"):
+        assert found["seconds_per_sample_in_run"][name] == pytest.approx(took[name])
     for key in ("models", "groups", "trials", "scenes", "metrics", "same_measurements", "failed"):
         assert found[key] == together[key], key
     assert [part["models"] for part in found["joined"]] == [["w/o steps", "net"], ["slow"]]

@@ -67,6 +67,10 @@ RECONSTRUCT = "reconstruct shot.nc --mask mask.nc -o cube.nc --no-quick-look"
         ("reconstruct scena.nc --mask mask.nc -o scene.nc",
          "scena.nc does not exist. Did you mean 'scene.nc'"),
         ("reconstruct zzz.nc --mask mask.nc -o scene.nc", "zzz.nc does not exist.\n"),
+        ("render hence.nc -o picture.png", "hence.nc does not exist.\n"),  # no slip of scene.nc
+        ("reconstruct --helpp", "Unknown option: --helpp. Did you mean --help? Try"),
+        ("reconstruct shot.nc --zebra 3", "Unknown option: --zebra. Try"),
+        ("reconstruct shot.nc --maks 3", "Unknown option: --maks. Did you mean --mask?"),
         ("render zzz.nc -o scene.nc.png", "zzz.nc does not exist.\n"),
         ("convert zzz.nc scene.nc", "zzz.nc does not exist.\n"),
         ("simulate zzz.nc --mask mask.nc -o scene.nc", "zzz.nc does not exist.\n"),

@@ -287,6 +287,9 @@ def test_foreign_and_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
     other = with_changes(config, schedule={"batch": 2})
     with pytest.raises(WeightsError, match=r"schedule\.batch: 4 → 2"):
         train(other, tmp_path / "run", resume=True)
+    for key, value in (("ema", 0.5), ("precision", "bf16")):
+        with pytest.raises(WeightsError, match=rf"speed\.{key}: .* → "):
+            train(with_changes(config, speed={key: value}), tmp_path / "run", resume=True)
     quieter = with_changes(config, output={"log_every": 5})
     assert train(quieter, tmp_path / "run", resume=True).finished
     path = tmp_path / "run" / "checkpoint.safetensors"

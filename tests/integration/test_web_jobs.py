@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -228,6 +229,22 @@ def test_nothing_is_left_however_the_server_ends(slow_folder: Path, kind: int) -
         assert time.monotonic() < deadline, (tiny_web.leftovers(slow_folder), children)
         time.sleep(0.2)
     assert "Traceback" not in (slow_folder / "server.log").read_text()
+
+
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+def test_a_server_ends_quietly_while_uploads_stall(folder: Path, kind: int) -> None:
+    with tiny_web.running(folder, "serve") as (client, server):
+        url, token = client.base_url, client.headers["authorization"]
+        with socket.create_connection((url.host, url.port)) as stalled:
+            stalled.sendall(
+                f"POST /api/jobs HTTP/1.1\r\nhost: {url.host}:{url.port}\r\n"
+                f"authorization: {token}\r\ncontent-length: 99999\r\n"
+                "content-type: multipart/form-data; boundary=b\r\n\r\n--b\r\n".encode()
+            )
+            time.sleep(1)
+            server.send_signal(kind)
+            server.wait(timeout=20)
+    assert (folder / "server.log").read_text() == ""
 
 
 def test_an_upload_that_needs_too_much_is_refused(folder: Path) -> None:

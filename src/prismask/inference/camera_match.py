@@ -606,6 +606,13 @@ class Stretch:
         left = float(weights.square().sum(1).mean().sqrt())
         return signal @ weights.T.to(signal.device), noise_std * left
 
+    def blind(self, bad: Tensor) -> Tensor:
+        """Sensor pixels `(H, L)` of the network's frame that are made of bad ones for the most."""
+        if not self.is_needed:
+            return bad
+        shares, _ = self.signal(bad.float()[None], torch.zeros(1))
+        return shares[0] > 0.5
+
     def mask(self, mask: Tensor) -> Tensor:
         """A mask `(1, 1|C, H, W)` for the network."""
         if not self.is_needed:
@@ -657,13 +664,17 @@ class View:
     """From each snapshot's brightness to the network's, `(B,)`."""
     shown: Observation
     """The snapshots `(B, H, L)`, their mask `(1, 1|C, H, W)` and noise `(B,)` for the network."""
+    bad: Tensor | None = None
+    """Pixels of the sensor that say nothing, `(H, L)`; None: there are none."""
 
     @classmethod
-    def of(cls, taken: Observation, gain: Tensor, adapter: BandAdapter) -> View:
+    def of(
+        cls, taken: Observation, gain: Tensor, adapter: BandAdapter, bad: Tensor | None = None
+    ) -> View:
         """Snapshots `(B, H, L)` through one mask for the network of `adapter`.
 
-        taken: with the noise `(B,)` of every snapshot; mask_std only for networks that see bands
-            as they are.
+        taken: with the noise `(B,)` of every snapshot; mask_std, and `bad` pixels `(H, L)`, only
+            for networks that see bands as they are.
         gain: of every snapshot, `(B,)`.
         """
         signal, mask, camera, noise_std, mask_std = taken
@@ -677,7 +688,14 @@ class View:
         seen, noise = stretch.signal(seen * factor[:, None, None], noise_std * factor)
         stated = None if mask_std is None else stretch.mask(turn.there(mask_std))
         given = Observation(seen, stretch.mask(code), stretch.shown, noise, stated)
-        return cls(adapter, turn, stretch, gain, given)
+        return cls(
+            adapter,
+            turn,
+            stretch,
+            gain,
+            given,
+            None if bad is None else stretch.blind(turn.there(bad)),
+        )
 
     @property
     def is_resampled(self) -> bool:

@@ -34,7 +34,7 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.models.fast import FastReconstructor, Precision
-from prismask.models.inputs import Noise, Observation, network_input
+from prismask.models.inputs import BLIND, Noise, Observation, network_input
 from prismask.models.network import Reconstructor, combined, run_ensemble
 from prismask.models.posterior import MaskPosterior, perturb, prior_noise
 from prismask.optics.camera import CASSI, as_mask_batch
@@ -275,6 +275,7 @@ class Engine:
         samples: int = 0,
         seed: int = 0,
         levels: tuple[float, float] | None = None,
+        bad: Tensor | None = None,
         progress: Progress | None = None,
     ) -> FrameEstimate:
         """One snapshot, `measurement (1, H, L)` → the cube and its spread.
@@ -284,8 +285,12 @@ class Engine:
 
         samples: masks drawn from the posterior; 0 is one pass with its mean mask.
         levels: quantiles over the samples to keep, such as (0.05, 0.95).
+        bad: pixels `(H, L)` that say nothing, for networks that work from the snapshot.
         """
         seen, camera = self._usable(snapshot), snapshot.camera
+        if bad is not None and seen.noise is not None and self.model.wants_mask_std:
+            noise = torch.where(bad.to(self.device), BLIND, seen.noise[:, None, None])
+            seen = seen._replace(noise=noise)
         if samples:
             masks = draw_masks(self._fast.model.posterior, seen.mask, samples, seed)
         else:

@@ -26,7 +26,7 @@ from prismask.checks import size_text, two_digits
 from prismask.errors import ShapeError, ValuesError
 from prismask.inference import raw_frames
 from prismask.inference.alignment.pose import REACH, SMALLEST, Registration, register
-from prismask.inference.engine import throughput
+from prismask.inference.engine import project, throughput
 from prismask.inference.options import DEFAULTS, MaskStd, Options
 from prismask.optics.camera import CASSI, as_mask_batch, bands_between
 from prismask.optics.noise import estimate_noise
@@ -54,6 +54,15 @@ class Snapshot:
     """How far the mask may be wrong, `(1, 1|C, H, W)`; None where unknown."""
     is_aligned: bool = False
     """Whether the mask is in the pose that this very snapshot says."""
+    bad: Tensor | None = None
+    """Pixels `(H, L)` that say nothing about the light; `signal` is their neighbours' there, which
+    methods with the capability `bad_pixels` do not look at. None: there are none."""
+
+    def seen_by(self, cube: Tensor) -> Tensor:
+        """The signal `(H, L)` with whatever `cube (C, H, W)` says at bad pixels."""
+        if self.bad is None:
+            return self.signal
+        return torch.where(self.bad, project(cube, self.mask, self.camera), self.signal)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +148,7 @@ def inspect(
     aperture = as_mask_batch(torch.tensor(mask.values))
     check_light(aperture)
     corrected, scale, findings = _corrected(measurement, aperture, camera, options)
-    signal = torch.from_numpy(np.asarray(corrected / np.float32(scale), np.float32))
+    signal = torch.from_numpy(np.asarray(corrected.values / np.float32(scale), np.float32))
     # What people state and read is in the measurement's own units, or in counts where those
     # were its pixels; all else is in the signal's.
     counts = noted_counts(measurement.attrs)
@@ -162,7 +171,12 @@ def inspect(
         *(small_findings(measurement) if options.check_mask and found is None else ()),
     )
     (snapshot,) = ready.snapshots()
+    if corrected.bad.any():
+        snapshot = replace(snapshot, bad=torch.from_numpy(corrected.bad))
     source = _noise_source(measurement, options)
+    if found is not None and not found.fits and options.noise_std is None:
+        # What a wrong mask does not explain is taken for noise, and the self-check looks better.
+        source = "as estimated through a mask that does not fit: too large"
     return Inspection(snapshot, findings, unit, dark, source, found, counts is not None)
 
 
@@ -178,8 +192,8 @@ def with_noted_noise(options: Options, measurement: Measurement) -> Options:
 
 def _corrected(
     measurement: Measurement, mask: Tensor, camera: CASSI, options: Options
-) -> tuple[raw_frames.Array, float, tuple[Finding, ...]]:
-    """The frame `(H, L)` after its corrections, its scale, and what to say about them."""
+) -> tuple[raw_frames.Corrected, float, tuple[Finding, ...]]:
+    """The frame after its corrections, its scale, and what to say about them."""
     light = throughput(mask, camera).numpy()
     unit = noted_scale(measurement)
     # Ours are in fractions of full scale already.
@@ -187,7 +201,7 @@ def _corrected(
     if options.check_mask:
         raw_frames.check_grey(measurement.values, light)
     made = raw_frames.correct(measurement, light, options)
-    return made.values, unit * bits, (*said, *made.findings)
+    return made, unit * bits, (*said, *made.findings)
 
 
 def _turned(measurement: Measurement, mask: Mask) -> dict[str, str]:

@@ -179,8 +179,8 @@ class RawOptions:
     flat: Any = None
     """Flat field: a picture of even light without the mask."""
     bad_pixels: Any = "auto"
-    """Map of bad pixels, 0 where they are sound; auto: hot and dead ones are found; none: they are
-    left as they are."""
+    """Map of bad pixels, 0 where they are sound, which are left out; auto: hot and dead ones are
+    found; none: all are taken as measured."""
     bits: int | None = None
     """Bits of the sensor, if its counts came in a 16-bit file: 12 makes 4095 full scale. [default:
     full scale is that of the integer type, in every snapshot alike]"""

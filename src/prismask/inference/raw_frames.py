@@ -5,9 +5,9 @@ The corrections are those of every camera,
 
     y = (raw − dark) / flat,        flat = (lit evenly − dark) over its median,
 
-and pixels that say nothing about the light are left out. The reconstruction methods take a full
-frame and cannot leave single pixels out of their data term, so such a pixel gets what its
-neighbours say: their median light, through the mask at its own place.
+and pixels that say nothing about the light are left out. Methods take a full frame, so such a pixel
+gets what its neighbours say: their median light, through the mask at its own place. Methods with
+the capability `bad_pixels` do not look at it; others take it as measured.
 """
 
 from __future__ import annotations
@@ -110,24 +110,29 @@ def correct(shot: Measurement, throughput: Array, options: Options) -> Corrected
         if dark is not None:
             bad |= _hot_in_the_dark(np.asarray(unlit, np.float32), _bright(found))
         bad |= outliers(found, throughput)
-        where = "found (hot or dead)"
     elif given != "none":
         bad = _fitting(given, shot, "map of bad pixels") != 0
-        where = f"in the map {given}"
     count = int(bad.sum())
     if count > MOST_BAD * bad.size:
         raise ValuesError(_too_many(count, bad.size, given == "auto"))
     if count:
         found = filled(found, bad, throughput)
-        findings.append(
-            Finding(
-                "note",
-                f"{count} bad pixel{'s' * (count > 1)} {where}: filled from their neighbours, "
-                "because methods take whole frames. "
-                + ("--bad-pixels none keeps them." if given == "auto" else ""),
-            )
-        )
     return Corrected(np.asarray(found, np.float32), bad, tuple(findings))
+
+
+def bad_findings(count: int, options: Options, method: str, leaves_out: bool) -> list[Finding]:
+    """What becomes of so many bad pixels; leaves_out: whether the method can do without them."""
+    if not count:
+        return []
+    is_auto = options.bad_pixels == "auto"
+    where = "found (hot or dead)" if is_auto else f"in the map {options.bad_pixels}"
+    what = (
+        f"{method} leaves {'them' if count > 1 else 'it'} out"
+        if leaves_out
+        else f"filled from the neighbours, because {method} takes whole frames"
+    )
+    keep = " --bad-pixels none keeps them." if is_auto else ""
+    return [Finding("note", f"{count} bad pixel{'s' * (count > 1)} {where}: {what}.{keep}")]
 
 
 def _fitting(frame: Frame, shot: Measurement, what: str) -> Array:

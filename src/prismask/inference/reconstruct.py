@@ -46,7 +46,7 @@ from prismask.inference.methods.network import NETWORK
 from prismask.inference.methods.protocol import Aligner, Array, Estimate, Method
 from prismask.inference.methods.registry import FALLBACK, Choice
 from prismask.inference.options import DEFAULTS, MaskStd, Options
-from prismask.inference.raw_frames import averaged
+from prismask.inference.raw_frames import averaged, bad_findings
 from prismask.models.machine import choose_device, versions
 from prismask.models.network import Reconstructor
 from prismask.optics.camera import (
@@ -259,6 +259,7 @@ class Reconstruction:
             *inspection.plane_findings(mask, at),
             *spread_findings(self.options, mask, method.name, uses_spread),
             *seen.findings,
+            *_bad_findings(seen.snapshot, options, method),
             *self._choice.findings(camera),
             *ready.findings,
             *made.findings,
@@ -593,6 +594,8 @@ def reproject(cube: Tensor, snapshot: Snapshot, noise_from: str, unit: float = 1
     """
     signal = snapshot.signal
     left = signal - project(cube, snapshot.mask, snapshot.camera)
+    if snapshot.bad is not None:
+        left, signal = left[~snapshot.bad], signal[~snapshot.bad]
     rms = float(left.square().mean().sqrt())
     scale = float(signal.square().mean().sqrt())
     relative = rms / scale if scale > 0 else 0.0
@@ -604,6 +607,11 @@ def reproject(cube: Tensor, snapshot: Snapshot, noise_from: str, unit: float = 1
 
 def _variance(cube: Tensor, mask_std: Tensor, camera: CASSI) -> Tensor:
     return project(cube.square(), mask_std.square(), camera)
+
+
+def _bad_findings(snapshot: Snapshot, options: Options, method: Method) -> list[Finding]:
+    count = 0 if snapshot.bad is None else int(snapshot.bad.sum())
+    return bad_findings(count, options, method.name, "bad_pixels" in method.capabilities)
 
 
 def _residual_findings(

@@ -33,7 +33,12 @@ def network_scale(bands: int) -> float:
 
 
 Noise = Tensor | None
-"""Standard deviation of the measurement's noise `(B|1,)` in its units; None: to be estimated."""
+"""Standard deviation of the measurement's noise `(B|1,)` in its units; None: to be estimated.
+
+Backbones that work from the snapshot also take that of each of its pixels, `(B|1, H, L)`.
+"""
+BLIND = 1e4
+"""Noise of a sensor pixel that says nothing about the light, far above full scale."""
 
 
 class Observation(NamedTuple):
@@ -58,10 +63,16 @@ class Observation(NamedTuple):
         return self.camera.scene_size((self.measurement.shape[-2], self.measurement.shape[-1]))
 
     def with_images(self, change: Callable[[Tensor], Tensor]) -> Observation:
-        """With the same change made to its measurement, mask and mask_std, such as a cut."""
+        """With the same change made to its measurement, mask and mask_std, such as a cut.
+
+        To the noise too, where that is told of each pixel.
+        """
+        noise = self.noise
+        if noise is not None and noise.ndim > 1:
+            noise = change(noise)
         std = None if self.mask_std is None else change(self.mask_std)
         shot, code = change(self.measurement), change(self.mask)
-        return self._replace(measurement=shot, mask=code, mask_std=std)
+        return self._replace(measurement=shot, mask=code, noise=noise, mask_std=std)
 
     def one_by_one(self) -> Iterator[Observation]:
         """Each snapshot for itself, where all were taken through one mask."""

@@ -43,7 +43,8 @@ class Estimates(NamedTuple):
 class SnapshotBackbone(Protocol):
     """A backbone that works from the snapshot itself, behind a camera of any band count.
 
-    noise: standard deviation `(B|1,)` of the measurement's noise in its units; None: estimated.
+    noise: standard deviation of the measurement's noise in its units, `(B|1,)` or that of each
+        pixel `(B|1, H, L)`, which is `models.inputs.BLIND` where one says nothing; None: estimated.
     mask_std: rms error of the given mask `(B|1, 1|C, H, W)` in its units, negative where it is not
         known; None: known nowhere.
     """
@@ -234,7 +235,7 @@ KEY, OLD_KEY = "mirror_ensemble", "ways"
 def ensemble_size(record: Mapping[str, Any]) -> int:
     """How many members the mirror ensemble of a record's weights has."""
     size = record.get(KEY, record.get(OLD_KEY, 1))
-    if size not in SIZES:
+    if isinstance(size, bool) or size not in SIZES:
         raise ConfigError(
             f"{KEY} = {size!r}: a network is run once (1), or also on the mirrored snapshot (2)."
         )

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Mapping
 from contextlib import contextmanager
@@ -39,6 +40,7 @@ from prismask.optics.camera import CASSI
 from prismask.optics.shear import offsets_from_step
 from prismask.scenes.atomic import write_beside
 from prismask.scenes.defaults import STEP
+from prismask.scenes.records import check_wavelengths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -244,11 +246,16 @@ def _check_facts(record: dict[str, Any], path: Path) -> None:
         if not isinstance(record.get(key) or {}, dict):
             raise WeightsError(f"the record of {path} has no table at {key!r}.")
     with _believed(path, "says what cannot be"):
-        trained_camera(record)
+        bands = trained_camera(record).bands
+        if bands != int(record["bands"]):
+            raise ConfigError(f"its camera has {bands} bands and its network {record['bands']}.")
         trained_variation(record)
         ensemble_size(record)
-        float(record.get("input_level", 1.0))
-        [float(nm) for nm in record.get("wavelengths_nm") or ()]
+        level = float(record.get("input_level", 1.0))
+        if not 0 < level < math.inf:
+            raise ConfigError(f"input_level is {level:g}; it is a number above 0.")
+        if record.get("wavelengths_nm"):
+            check_wavelengths(record["wavelengths_nm"], bands)
 
 
 @contextmanager
@@ -308,6 +315,15 @@ class Variation:
     """How many dispersers there were, besides that camera's own."""
     measured: Measured | None = None
     """What was found to be within reach, where somebody has looked."""
+
+    def __post_init__(self) -> None:
+        low, high = self.spread
+        fits = 0 < low <= high < math.inf and 0 <= self.bend < math.inf and 0 <= self.jitter < 1
+        if not fits or min(self.band_counts, default=1) < 1:
+            raise ConfigError(
+                f"cameras spread by {low:g} to {high:g}, bent by {self.bend:g}, with a jitter of "
+                f"{self.jitter:g} and {self.band_counts} bands were not trained with."
+            )
 
     def nearest_spread(self, factor: float) -> float:
         """The factor it learned that is nearest; the camera of the record is always among them."""

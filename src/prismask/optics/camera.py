@@ -17,12 +17,14 @@ The operator is a plain sum. Scalings that networks like are named where they ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from prismask.checks import check_shape, size_text
 from prismask.errors import ConfigError, FormatError, ShapeError
@@ -113,6 +115,10 @@ class CASSI:
     def is_exactly_diagonal(self) -> bool:
         """Whether A Aᵀ is diagonal: always, unless a single disperser has fractional offsets."""
         return self.design == "dual" or all(offset == int(offset) for offset in self.offsets)
+
+    def without(self, bad: Tensor) -> CASSI:
+        """The same camera with a sensor that says nothing at `bad (H, L)`, booleans."""
+        return _PartlyBlind(self.offsets, self.axis, self.design, self.start, bad)
 
     # --- sizes ---------------------------------------------------------------------------------
 
@@ -289,6 +295,34 @@ class CASSI:
         if mask.shape[1] == 1:
             return self._turn(shear.unshear(turned[:, 0], self.offsets, width))
         return self._turn(shear.unshear_bands(turned, self.offsets, width))
+
+
+@dataclass(frozen=True, eq=False)
+class _PartlyBlind(CASSI):
+    """G A for G, zero at bad pixels of the sensor: with it, ‖G y − G A x‖² leaves them out.
+
+    Whatever is written with `forward` and `adjoint` then does so without knowing. Throughput and
+    A Aᵀ stay those of the whole sensor: they are divided by, and bound G A Aᵀ G.
+    """
+
+    bad: Tensor = field(default_factory=lambda: torch.zeros(1, 1, dtype=torch.bool))
+    """`(H, L)`."""
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+    def forward(self, cube: Tensor, mask: Tensor) -> Tensor:
+        """G A x."""
+        return super().forward(cube, mask).masked_fill(self.bad, 0)
+
+    def adjoint(self, measurement: Tensor, mask: Tensor) -> Tensor:
+        """Aᵀ G y."""
+        return super().adjoint(measurement.masked_fill(self.bad, 0), mask)
+
+    def spread(self, measurement: Tensor, mask: Tensor, floor: float = 1e-3) -> Tensor:
+        """Each band's first guess; where the sensor is blind, what arrives around."""
+        light = (measurement / self.throughput(mask).clamp_min(floor)).masked_fill(self.bad, 0)
+        seen = (~self.bad).to(light)[None]
+        around, count = (F.avg_pool2d(image, 5, 1, 2) for image in (light, seen))
+        return self.unshear(torch.where(self.bad, around / count.clamp_min(0.04), light))
 
 
 def as_mask_batch(mask: Tensor) -> Tensor:

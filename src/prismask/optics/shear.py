@@ -20,6 +20,10 @@ and 0 from beyond the ends. The transpose reads y the same way, and each is the 
 nothing is ever scattered and a compiler can fuse all of it. Where a band lands is a number on the
 device, `places (C,)` or `(B, C)` in pixels: compiled code has no offsets built in, and every step,
 or every sample, may have others.
+
+A graph that is exported (`inference.export`) has one camera for good and nobody to compile it, so
+it reads with two fixed tables of columns, `(C, W)` and `(C, L)`: no loop, nothing scattered, and no
+index as large as the cube.
 """
 
 from __future__ import annotations
@@ -108,6 +112,8 @@ def unshear(image: Tensor, offsets: Offsets, width: int) -> Tensor:
     With equal whole steps the result is a view of `image`, not a copy: do not write into it.
     """
     if whole_step(offsets) is None:
+        if torch.compiler.is_exporting():
+            return _unshear_by_table(image, offsets, width)
         if _gathers(image):
             return gathered_unshear(image, _places(offsets, image.device), width)
         return torch.stack([_window(image, offset, width) for offset in offsets], dim=1)
@@ -200,6 +206,9 @@ def _window(image: Tensor, offset: float, width: int) -> Tensor:
 def _shear_sum_anyhow(planes: Tensor, mask: Tensor | None, offsets: Offsets, power: int) -> Tensor:
     """Σ_λ of band λ (times its mask), moved by any offset; on a CPU one band after the other."""
     length = planes.shape[-1] + shear_extent(offsets)
+    if torch.compiler.is_exporting():
+        coded = planes if mask is None else planes * mask
+        return _shear_sum_by_table(coded, offsets, length, power)
     if _gathers(planes):
         coded = planes if mask is None else planes * mask
         return gathered_shear_sum(coded, _places(offsets, planes.device), length, power)
@@ -375,6 +384,45 @@ class _Unshear(torch.autograd.Function):
         """The transpose."""
         (places,) = ctx.saved_tensors
         return _Shear.apply(gradient, places, ctx.length, ctx.power), None, None, None  # type: ignore[no-untyped-call]
+
+
+def _unshear_by_table(image: Tensor, offsets: Offsets, width: int) -> Tensor:
+    """`(B, H, L)` → `(B, C, H, width)`."""
+    whole, rest = _tables(offsets)
+    at = whole + np.arange(width)
+    # Beyond the end is only what has no weight.
+    far = np.minimum(at + 1, image.shape[-1] - 1)
+    share = torch.tensor(rest, dtype=image.dtype, device=image.device)
+    windows = (1 - share) * _columns(image, at) + share * _columns(image, far)
+    return windows.permute(0, 2, 1, 3)
+
+
+def _shear_sum_by_table(planes: Tensor, offsets: Offsets, length: int, power: int) -> Tensor:
+    """`(B, C, H, W)` → `(B, H, length)`."""
+    whole, rest = _tables(offsets)
+    batch, bands, height, width = planes.shape
+    # Bands side by side in a row, with a zero after each, which is read for all that is outside.
+    rows = F.pad(planes, (0, 1)).permute(0, 2, 1, 3).reshape(batch, height, bands * (width + 1))
+    start = np.arange(bands)[:, None] * (width + 1)
+    near = np.arange(length) - whole
+    first, second = (
+        _columns(rows, start + np.where((at >= 0) & (at < width), at, width))
+        for at in (near, near - 1)
+    )
+    share = torch.tensor(rest, dtype=planes.dtype, device=planes.device)
+    return ((1 - share) ** power * first + share**power * second).sum(2)
+
+
+def _tables(offsets: Offsets) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Whole pixels and the rest of every offset, `(C, 1)` each."""
+    whole, rest = zip(*(_split(offset) for offset in offsets), strict=True)
+    return np.array(whole, dtype=np.int64)[:, None], np.array(rest)[:, None]
+
+
+def _columns(rows: Tensor, table: NDArray[np.int64]) -> Tensor:
+    """`rows (B, H, N)` at the columns of a table `(C, M)`: `(B, H, C, M)`."""
+    at = torch.tensor(table.ravel(), device=rows.device)
+    return rows.index_select(-1, at).reshape(*rows.shape[:-1], *table.shape)
 
 
 def offsets_from_step(bands: int = BANDS, step: float = STEP) -> Offsets:

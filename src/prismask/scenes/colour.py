@@ -458,7 +458,8 @@ def _labelled(ax: Any, title: str) -> Any:
 def _cube_facts(cube: Cube) -> list[str]:
     facts = []
     if cube.wavelengths is not None:
-        facts.append(f"{cube.wavelengths[0]:.0f}–{cube.wavelengths[-1]:.0f} nm")
+        assumed = " (assumed)" * (cube.attrs.get("wavelengths_from") == "default")
+        facts.append(f"{cube.wavelengths[0]:.0f}–{cube.wavelengths[-1]:.0f} nm{assumed}")
     if cube.lower is not None and cube.upper is not None:
         facts.append("with interval")
     if cube.std is not None:

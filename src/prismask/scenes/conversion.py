@@ -151,7 +151,7 @@ def _array(given: Any, name: str) -> NDArray[Any]:
         raise ValuesError(
             f"{name} is a masked array, and {count} of its values are masked: methods take "
             "whole frames. For a snapshot, pass y.filled(0) and "
-            "bad_pixels=np.ma.getmaskarray(y), which fills them from their neighbours."
+            "bad_pixels=np.ma.getmaskarray(y), which leaves them out."
         )
     try:
         array = np.asarray(given)

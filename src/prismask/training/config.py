@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from prismask.checks import choose
 from prismask.errors import ConfigError
 from prismask.models.posterior import PosteriorConfig
@@ -187,6 +189,11 @@ class LossConfig:
     mask_weight: float = 0.0
     """For networks that estimate the mask too: weight of what is left of its error
     (`training.losses`)."""
+    teacher: str = ""
+    """Trained weights from whose cubes the network learns beside the truth: a name of `prismask
+    models`, or a file (`training.teacher`); empty: none."""
+    teacher_weight: float = 1.0
+    """Weight of the loss against the teacher's cube, beside 1 for the truth; 0: none."""
     adversarial: float = 0.0
     """Weight of a discriminator's opinion in θ's loss (λ-net: 0.01); 0: no discriminator."""
     beta: float = 1e-5
@@ -350,6 +357,12 @@ class TrainConfig:
             )
 
 
+def in_half(config: TrainConfig, device: torch.device) -> bool:
+    """Whether convolutions are computed in half precision on a device."""
+    chosen = config.speed.precision
+    return chosen == "bf16" or (chosen == "auto" and device.type == "cuda")
+
+
 def parse_budget(text: str) -> float | None:
     """`"12min"`, `"90s"`, `"1.5h"` → seconds; empty → None."""
     if not text:
@@ -454,6 +467,7 @@ LIMITS: Mapping[str, Limit] = {
     "loss.beta": STRENGTH,
     "loss.stage_decay": SHARE,
     "loss.mask_weight": STRENGTH,
+    "loss.teacher_weight": STRENGTH,
     "optimizer.muon_rate": RATE,
     "optimizer.momentum": Limit("0 or more, and below 1", lambda number: 0 <= number < 1),
     "optimizer.ramp_steps": COUNT_OR_NONE,

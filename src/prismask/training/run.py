@@ -25,6 +25,7 @@ from prismask.training.loop import fit
 from prismask.training.setup import GivenData, Prepared, build_model, prepare, wavelengths
 from prismask.training.state import TrainState, new_state
 from prismask.training.step import Report, Training, Validate
+from prismask.training.teacher import build_teacher
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +85,7 @@ def train(
             part = world.part(config.schedule.batch)
             training = _batches(config, prepared, prepared.train_scenes, "training", part)
             validation = _batches(config, prepared, prepared.validation_scenes, "validation", part)
+            teacher = build_teacher(config, device)
             state = new_state(build_model(config, device, fresh=earlier is None), config)
             # Everything that can be wrong with the configuration was looked at; now leave traces.
             _open_folder(place, config, prepared, state, resume, world)
@@ -102,6 +104,7 @@ def train(
                 report=_with_board(report, board),
                 record=prepared.record,
                 stop_after=stop_after,
+                teacher=teacher,
             )
             finished = fit(state, run)
     finally:
@@ -252,6 +255,12 @@ def _check_same_data(path: Path, now: dict[str, Any]) -> None:
                 f"folder holds now ({before[key]}, now {now.get(key)}). Give it back the data it "
                 "began with (data.folder), or start in another folder with model.start_from."
             )
+    taught, teaches = (facts.get("teacher", {}).get("sha256") for facts in (before, now))
+    if before and taught != teaches:
+        raise ConfigError(
+            f"{path.parent} learned from a teacher of sha256 {taught}, and loss.teacher is now of "
+            f"{teaches}. Give it back the one that it began with, or start in another folder."
+        )
 
 
 def _forget_after(path: Path, step: int) -> None:

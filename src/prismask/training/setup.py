@@ -28,6 +28,7 @@ from prismask.scenes.records import Cube, Mask, array_hash, check_wavelengths
 from prismask.training.config import CameraConfig, TrainConfig
 from prismask.training.data.crops import SceneBank
 from prismask.training.data.masks import MaskSource
+from prismask.training.teacher import teacher_record
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +120,7 @@ def prepare(
         "commit": commit(),
         "device": device_name(device),
         **_origin(config, earlier or {}),
+        **teacher_record(config),
     }
     return Prepared(
         camera,

@@ -20,12 +20,13 @@ from prismask.models.network import compile_parts
 from prismask.models.posterior import entropy_term, perturb, prior_noise
 from prismask.optics.camera import CASSI
 from prismask.optics.varied_prism import VariedCamera
-from prismask.training.config import TrainConfig
+from prismask.training.config import TrainConfig, in_half
 from prismask.training.data.batches import Batch, BatchMaker
 from prismask.training.distributed import World, average_gradients, mean_over_world
 from prismask.training.losses import mask_loss, reconstruction_loss, staged_loss
 from prismask.training.optimizers import Optimisers
 from prismask.training.state import Phase, TrainState, set_phase, share_of_newest, update_average
+from prismask.training.teacher import Teacher
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +57,8 @@ class Training:
     """What the weights' record says of data, masks and versions."""
     stop_after: float | None = None
     """Seconds after which this call pauses (with a checkpoint), whatever the schedule says."""
+    teacher: Teacher | None = None
+    """A network whose cubes are learned from beside the truth."""
 
 
 class Stepper:
@@ -68,7 +71,7 @@ class Stepper:
         self.wants_noise = state.model.wants_noise
         speed = run.config.speed
         on_gpu = run.device.type == "cuda"
-        self.half = speed.precision == "bf16" or (speed.precision == "auto" and on_gpu)
+        self.half = in_half(run.config, run.device)
         self.graphs = speed.graphs and on_gpu
         self.recordings: dict[Hashable, RecordedStep] = {}
         # The share of the newest weights in their average, where a graph can read it.
@@ -112,6 +115,8 @@ class Stepper:
         self, phase: Phase, batch: Batch, epsilon: Tensor | None, share: float | Tensor
     ) -> dict[str, Tensor]:
         """Everything that a step does with its batch."""
+        teacher = self.run.teacher if phase != "phi" else None
+        taught = None if teacher is None else teacher(batch)
         with torch.autocast(self.run.device.type, torch.bfloat16, enabled=self.half):
             mask, mask_std = self._shown_mask(batch, epsilon, phase)
             estimate, loss, mse = self.loss_of(
@@ -122,6 +127,7 @@ class Stepper:
                 batch.noise if self.wants_noise else None,
                 batch.mask_std if self.state.model.wants_mask_std else None,
                 batch.true_mask,
+                taught,
             )
         total = loss + self._objection(estimate, batch, phase)
         if phase == "phi" and mask_std is not None:
@@ -142,11 +148,12 @@ class Stepper:
         noise: Tensor | None,
         mask_std: Tensor | None,
         true_mask: Tensor,
+        taught: Tensor | None,
     ) -> tuple[Tensor | None, Tensor, Tensor]:
         """ℓ and the mean squared error, and the cubes where an adversary wants to see them: another
         output of a compiled graph would cost a gradient of zeros in every step."""
         said = self.state.model.estimates(measurement, mask, camera, noise, mask_std)
-        loss, mse = self.compare(said.cubes, said.masks, cube, mask, true_mask)
+        loss, mse = self.compare(said.cubes, said.masks, cube, mask, true_mask, taught)
         return (None if self.state.adversary is None else said.cubes[-1]), loss, mse
 
     def _compare(
@@ -156,14 +163,20 @@ class Stepper:
         cube: Tensor,
         mask: Tensor,
         true_mask: Tensor,
+        taught: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """ℓ of what every stage said, and the mean squared error of the last."""
+        """ℓ of what every stage said, and the mean squared error of the last.
+
+        taught: the teacher's cube, against which the last stage is compared as well.
+        """
         settings = self.run.config.loss
         loss_of = partial(reconstruction_loss, kind=settings.kind)
         loss = staged_loss(cubes, cube, loss_of, settings.stage_decay)
         if masks and settings.mask_weight > 0:
             left = mask_loss(masks, mask, true_mask, settings.stage_decay)
             loss = loss + settings.mask_weight * left
+        if taught is not None:
+            loss = loss + settings.teacher_weight * loss_of(cubes[-1], taught)
         return loss, (cubes[-1].detach().float() - cube).square().mean()
 
     def _objection(self, estimate: Tensor | None, batch: Batch, phase: Phase) -> Tensor | float:

@@ -181,3 +181,17 @@ def test_deepinv_denoisers_run_in_plug_and_play(mask: Any) -> None:
     denoiser = as_denoiser(models.TVDenoiser(n_it_max=5))
     made = reconstruct(shot, mask, CAMERA, "pnp", iterations=2, denoiser=denoiser, check_mask=False)
     assert np.isfinite(made.values).all()
+
+
+def test_what_deepinv_does_with_an_operator_works(mask: Any) -> None:
+    deepinv = pytest.importorskip("deepinv", reason="deepinv is not installed (extra: deepinv)")
+    physics = as_physics(CAMERA, mask, noise_model=deepinv.physics.GaussianNoise(sigma=0.0))
+    x = torch.rand((1, 4, 12, 14), generator=torch.Generator().manual_seed(0))
+    y = physics(x)
+    assert abs(float(physics.adjointness_test(x))) < 1e-4
+    back = physics.A(physics.A_dagger(y))
+    assert float((back - y).norm() / y.norm()) < 0.02
+    assert physics.prox_l2(x, y, 1.0).shape == x.shape
+    assert torch.equal(physics.clone().A(x), y)
+    physics.update(mask=torch.ones(1, 1, 12, 14))
+    assert float(physics.A(x).sum()) > float(y.sum())

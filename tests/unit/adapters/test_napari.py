@@ -63,3 +63,17 @@ def test_npe2_accepts_the_manifest() -> None:
     npe2 = pytest.importorskip("npe2", reason="npe2 is not installed (extra: napari)")
     manifest = npe2.PluginManifest.from_file(MANIFEST)
     assert manifest.contributions.readers[0].command == "prismask.read"
+
+
+@pytest.mark.filterwarnings("ignore")  # napari's own
+def test_napari_opens_a_cube(tmp_path: Path) -> None:
+    components = pytest.importorskip("napari.components", reason="napari is not installed")
+    values = np.random.default_rng(0).random((3, 4, 5)).astype(np.float32)
+    save(Cube(values, [450, 550, 650], lower=values, upper=values + 1), tmp_path / "cube.nc")
+    viewer = components.ViewerModel()
+    for layer in adapter.read_layers(str(tmp_path / "cube.nc")):
+        viewer._add_layer_from_data(*layer)
+    shown, width = viewer.layers
+    assert (shown.name, shown.visible, width.visible) == ("cube", True, False)
+    assert tuple(shown.axis_labels) == ("wavelength", "y", "x")
+    np.testing.assert_array_equal(shown.data, values)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from prismask.apps.cli.app import run
+from prismask.apps.cli.evaluate_pair import scaled
 from prismask.scenes.formats.files import save
 from prismask.scenes.records import Cube
 from prismask.scenes.synthetic.demo import random_scene
@@ -66,4 +67,13 @@ def test_a_swapped_pair_is_told(folder: Path, capsys: pytest.CaptureFixture[str]
     assert (
         "are the two swapped? The order is TRUTH"
         in scores(capsys, "evaluate-pair cube.nc truth.nc")[1]
+    )
+
+
+def test_a_negative_factor_turns_the_interval_over_and_leaves_spreads_positive() -> None:
+    ones = np.ones((2, 3, 4), np.float32)
+    found = scaled(Cube(ones, std=0.1 * ones, lower=0.5 * ones, upper=2 * ones), -3.0)
+    parts = (found.values, found.std, found.lower, found.upper)
+    assert [float(part.max()) for part in parts if part is not None] == pytest.approx(
+        [-3, 0.3, -6, -1.5]
     )

@@ -127,6 +127,24 @@ def test_a_band_is_meant_by_number_or_wavelength(
     assert found in capsys.readouterr().err
 
 
+def test_a_larger_exposure_shows_a_band_brighter(cubes: Path) -> None:
+    light = []
+    for exposure in ("0.2", "0.5", "2"):
+        line = ["render", "known.nc", "--band", "2", "--exposure", exposure, "--overwrite"]
+        assert run([*line, "-o", "band.png"]) == 0
+        light.append(float(np.asarray(Image.open("band.png").convert("RGB"), float).mean()))
+    assert light[0] < light[1] < light[2]
+
+
+def test_a_library_is_not_written_over(cubes: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = "wavelength_nm,oak\n440,0.2\n620,0.4\n"
+    Path("oak.csv").write_text(table)
+    line = "spectra known.nc --points 1,1 --library oak.csv --no-picture --overwrite -o oak.csv"
+    assert run(line.split()) == 2
+    assert "would be lost" in capsys.readouterr().err
+    assert Path("oak.csv").read_text() == table
+
+
 @pytest.mark.parametrize(("name", "band", "sentence"), [
     ("known.nc", "4", "this cube has bands 0 to 3"),
     ("known.nc", "700", "this cube runs from 450 to 600 nm"),

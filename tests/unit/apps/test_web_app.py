@@ -43,6 +43,17 @@ def base(client: httpx.Client) -> str:
     return f"/api/results/{client.headers['x-result']}"
 
 
+def test_files_that_are_called_alike_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    for path in (tmp_path / "cube.nc", tmp_path / "other" / "cube.nc"):
+        save(Cube(np.ones((3, 5, 7), np.float32)), path)
+    site = view_site(tmp_path / "cube.nc", compare=(tmp_path / "other" / "cube.nc",))
+    with opened(site) as client:
+        told = client.get(f"/api/results/{site.first}").json()
+    assert [one["name"] for one in told["others"]] == ["other/cube.nc"]
+    assert told["name"] == f"{tmp_path.name}/cube.nc"
+
+
 def test_the_front_page_leads_to_the_file(client: httpx.Client) -> None:
     page = client.get("/")
     assert page.url.path.startswith("/results/")
@@ -179,6 +190,8 @@ def upload_client() -> Iterator[httpx.Client]:
 def test_foreign_pages_cannot_send(upload_client: httpx.Client) -> None:
     for origin in ("http://evil.example", "null", "http://127.0.0.1:9999", "http://["):
         answer = upload_client.post("/api/jobs", headers={"origin": origin})
+        assert answer.status_code == 403, origin
+        answer = upload_client.delete("/api/jobs/none", headers={"origin": origin})
         assert answer.status_code == 403, origin
     assert (
         upload_client.post(

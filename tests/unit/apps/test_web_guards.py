@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,10 +18,12 @@ pytest.importorskip("fastapi", reason="the extra web is not installed")
 import httpx
 from web_client import opened
 
+from prismask.apps.cli.serve import _limits
 from prismask.apps.cli.view import view_site
 from prismask.apps.web import guards
 from prismask.apps.web.guards import LOOPBACK
 from prismask.apps.web.limits import Limits
+from prismask.apps.web.results import Result
 from prismask.apps.web.server import hosts_of
 from prismask.apps.web.site import Choices, Site
 from prismask.apps.web.visitors import VARIABLE, Visitors
@@ -286,6 +290,50 @@ def test_uploads_that_announce_nothing_take_places_too(upload_client: httpx.Clie
             time.sleep(0.1)
         refused = [raw for raw in senders if b" 429 " in _received(raw)]
         assert refused == senders[2:], "two at a time"
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_what_is_called_off_at_the_end_is_no_fault(has_begun: bool) -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def endless(scope: Any, receive: Any, send: Any) -> None:
+        if has_begun:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+        await asyncio.Event().wait()
+
+    async def end() -> None:
+        app = guards.LastAnswer(endless)
+        task = asyncio.create_task(app({"type": "http"}, None, send))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    asyncio.run(end())
+    assert [part.get("status") for part in sent] == ([200] if has_begun else [503, None])
+
+
+def test_pictures_beside_others_are_kept_apart(site: Site) -> None:
+    """What was rendered for one pair of results is not what another pair gets."""
+    first, *others = (
+        site.results.add(Result(name, Cube(np.full((2, 3, 4), value, np.float32))))
+        for name, value in (("a", 0.5), ("b", 0.1), ("c", 0.9))
+    )
+    with opened(site) as client:
+        for side in ("other", "difference"):
+            paths = [f"/api/results/{first.id}/beside/{one.id}/{side}.png" for one in others]
+            answers = [client.get(path) for path in paths]
+            assert [answer.status_code for answer in answers] == [200, 200]
+            assert answers[0].headers["etag"] != answers[1].headers["etag"]
+            assert answers[0].content != answers[1].content
+
+
+def test_limits_are_told_in_minutes_and_megabytes() -> None:
+    limits = _limits(megabytes=2, queue=3, minutes=15, keep_minutes=0.5)
+    assert (limits.seconds, limits.keep_seconds) == (900, 30)
+    assert (limits.upload_bytes, limits.queue) == (2 * 2**20, 3)
 
 
 def _received(raw: Raw) -> bytes:

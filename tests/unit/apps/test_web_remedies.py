@@ -159,7 +159,7 @@ def test_whatever_a_reconstruction_says_has_a_field_on_the_page() -> None:
         ("snapshot: --crop-mask 1,0,9,9 (TOP", "snapshot: “Part of the mask”: 1,0,9,9 (TOP"),
         ("Use --no-check-mask to continue", "Untick “Look for the mask first” to continue"),
         ("--bits 12 makes 4095 full", "“Sensor bits” 12 makes 4095 full"),
-        ("--bad-pixels none keeps them.", "Untick “Fill hot and dead pixels” to keep them."),
+        ("--bad-pixels none keeps them.", "Untick “Leave out hot and dead pixels” to keep them."),
     ],
 )
 def test_options_of_raw_frames_are_fields_too(told: str, shown: str) -> None:

@@ -188,3 +188,10 @@ def test_a_colour_picture_is_told_what_it_is(shot: Measurement, mask: Mask) -> N
         ShapeError, match=r"give average=True: \S+ mean is then reconstructed. Snap"
     ):
         reconstruct(np.stack([shot.values] * 3), mask, CAMERA)
+
+
+def test_wavelengths_that_nobody_gave_are_marked_where_a_cube_is_shown() -> None:
+    assumed = prismask.Cube(np.ones((2, 3, 4)), [450, 550], attrs={"wavelengths_from": "default"})
+    assert "450–550 nm (assumed)" in repr(assumed)
+    assert "assumed" in assumed._repr_html_()
+    assert "assumed" not in repr(prismask.Cube(np.ones((2, 3, 4)), [450, 550]))

@@ -83,3 +83,17 @@ def test_refusals() -> None:
         solve(other, pose=earlier())
     with pytest.raises(ConfigError, match="leave one of them out"):
         Options(align=True, pose=KnownPose(BESIDE))
+
+
+def test_a_second_disperser_puts_bands_back_by_itself() -> None:
+    """Behind one disperser the cube's bands are taken back; behind two they never moved."""
+    cube = torch.rand(1, 28, *SIZE, generator=seeded(0))
+    dual = CASSI.from_step(design="dual")
+    assert torch.equal(BESIDE.straightened(cube, dual), cube)
+    assert torch.equal(BESIDE.shown(cube, dual), cube)
+    assert not torch.allclose(BESIDE.straightened(cube, CAMERA), cube)
+    mask = torch.rand(1, 1, *dual.mask_size(SIZE), generator=seeded(1))
+    spread = MaskPose(spread=1.0)
+    # What the light met is the mask with its planes moved; the scene stays where it is.
+    moved = dual.forward(cube, spread.by_band(mask, dual))
+    assert not torch.allclose(moved, dual.forward(cube, mask))

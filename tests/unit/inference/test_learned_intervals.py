@@ -27,6 +27,7 @@ from prismask.inference.intervals.learn import (
 )
 from prismask.inference.intervals.learned import (
     LEVELS,
+    Factors,
     LearnedInterval,
     WidthHead,
     coverage,
@@ -220,6 +221,19 @@ def test_a_damaged_record_is_refused(fitted: Fitted, change: Any, told: str) -> 
     change(stored)
     with pytest.raises(WeightsError, match=rf"mine\.safetensors is damaged.*{told}"):
         LearnedInterval.from_record(stored, "mine.safetensors")
+
+
+def test_of_several_classes_the_widest_counts(fitted: Fitted) -> None:
+    """Level by level, in whatever order the classes are found."""
+    own = fitted.interval.quantiles
+    few = {level: 2 * q if level < 0.85 else q for level, q in own.items()}
+    many = {level: q if level < 0.85 else 3 * q for level, q in own.items()}
+    known = replace(fitted.interval, classes={"one": Factors(few), "two": Factors(many)})
+    widest = {level: max(few[level], many[level]) for level in own}
+    for names in (["one", "two"], ["two", "one"]):
+        assert known.for_classes(names).quantiles == widest
+    assert known.for_classes(["one", "unknown"]).quantiles == few
+    assert known.for_classes([]).quantiles == own
 
 
 def test_levels_that_were_not_fitted(fitted: Fitted) -> None:

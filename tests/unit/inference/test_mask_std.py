@@ -132,9 +132,13 @@ def test_a_solver_says_that_it_cannot_be_told(mask: Mask) -> None:
     assert "mask_std_from" not in found.attrs
 
 
-def test_a_network_that_has_only_met_right_masks_says_so() -> None:
+@pytest.mark.parametrize(
+    "masks", [None, {"fault_share": 0.5, "told_share": 0.0}, {"fault_share": 0.0, "told_share": 1}]
+)
+def test_a_network_that_has_only_met_right_masks_says_so(masks: Any) -> None:
     model = lumen()
-    del model.record["masks"]
+    # Masks that were wrong without a word teach nothing about being told.
+    model.record["masks"] = masks
     told, plain = (
         reconstruct(SHOTS[0], RECORD, NOMINAL, model=model, **PLAIN, **how)
         for how in ({"mask_std": 0.1}, {})

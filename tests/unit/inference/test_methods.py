@@ -111,8 +111,10 @@ def test_capabilities_follow_from_the_weights() -> None:
     assert found[0] == {"align", "adapt", "half"}
     assert found[1] - found[0] == {"samples", "mask_std"}
     assert found[2] - found[1] == {"interval"}
-    for plain in (create_method("gap-tv", CPU), as_method(lambda y, m, c: y, CPU, DEFAULTS)):
-        assert not plain.capabilities
+    solver, function = create_method("gap-tv", CPU), as_method(lambda y, m, c: y, CPU, DEFAULTS)
+    assert solver.capabilities == {"bad_pixels"}
+    assert not function.capabilities
+    for plain in (solver, function):
         assert as_aligner(plain) is None
         for asked in ({"samples": 2}, {"adapt": 2}):
             with pytest.raises(ConfigError, match=r"use a network|use one"):

@@ -110,7 +110,9 @@ def test_hot_and_dead_pixels_are_found_filled_and_counted(
         assert lit[place] > 0.1 * lit.max(), "a dead pixel in the dark is like any other"
         spoilt[place] = 3.0 if number < 4 else 0.0
     seen = look(spoilt, mask, dark=0)
-    assert "5 bad pixels found (hot or dead): filled from their neighbours" in texts(seen)
+    bad = seen.snapshot.bad
+    assert bad is not None
+    assert sorted(map(tuple, bad.nonzero().tolist())) == sorted(places)
     found = seen.snapshot.signal.numpy()
     sound = np.ones(clean.shape, bool)
     sound[tuple(zip(*places, strict=True))] = False
@@ -145,7 +147,8 @@ def test_a_map_says_which_pixels_are_bad(clean: Any, mask: Mask) -> None:
     marks = np.zeros(clean.shape, np.uint8)
     marks[30, 30:32] = 1
     seen = look(clean, mask, dark=0, bad_pixels=marks)
-    assert "2 bad pixels in the map given" in texts(seen)
+    assert seen.snapshot.bad is not None
+    assert seen.snapshot.bad.nonzero().tolist() == [[30, 30], [30, 31]]
     changed = np.argwhere(seen.snapshot.signal.numpy() != clean)
     assert {tuple(place) for place in changed.tolist()} <= {(30, 30), (30, 31)}
     with pytest.raises(ValuesError, match="the other way round"):
@@ -157,7 +160,8 @@ def test_the_dark_frame_and_the_flat_field_show_bad_pixels_as_well(clean: Any, m
     dark[10, 10], flat[20, 20] = 0.2, 0.02
     dark += 1e-3 * np.random.default_rng(0).standard_normal(dark.shape).astype(np.float32)
     seen = look(clean + dark, mask, dark=dark, flat=flat)
-    assert "2 bad pixels found" in texts(seen)
+    assert seen.snapshot.bad is not None
+    assert seen.snapshot.bad.nonzero().tolist() == [[10, 10], [20, 20]]
 
 
 # --- bits ----------------------------------------------------------------------------------------
@@ -393,3 +397,13 @@ def test_numbers_that_cannot_be_are_refused(clean: Any, counts: Any, mask: Mask)
         cube_of(counts, mask, dark=0.05)
     with pytest.warns(UserWarning, match=r"is 0.004 counts: .* give noise_std=262"):
         cube_of(counts, mask, dark=200, noise_std=0.004)
+
+
+def test_noise_through_a_mask_that_does_not_fit_is_said_to_be_too_large(
+    clean: Any, mask: Mask
+) -> None:
+    """A wrong mask explains less, and the rest would be taken for noise."""
+    assert look(clean, mask, dark=0).noise_from == "as estimated"
+    wrong = Mask(np.roll(mask.values, 2, axis=0))
+    assert look(clean, wrong, dark=0).noise_from.endswith("does not fit: too large")
+    assert look(clean, wrong, dark=0, noise_std=0.01).noise_from == "given"

@@ -128,6 +128,30 @@ def test_the_fit_tells_them_apart() -> None:
     assert again == fitted
 
 
+def test_noise_is_no_reason_to_distrust() -> None:
+    """Snapshots with noise and right masks set the limits together with those without."""
+    rows = toy_rows(0)
+    right = [number for number, one in enumerate(rows) if one.condition == "right"]
+    noisy = right[::2]
+    for number in noisy:
+        left = replace(rows[number], condition="noise")
+        rows[number] = replace(left, facts=tuple(3 * fact for fact in left.facts))
+    fitted = fit_trust(rows, np.full(60, 0.2))
+    assert fitted.about["right"] == 40
+    most = max(rows[number].facts[FACTS.index("unexplained")] for number in noisy)
+    assert fitted.limits["unexplained"] > 0.7 * most
+
+
+def test_limits_hold_for_the_next_right_case_too() -> None:
+    """Of 50 the ⌈51 · 0.96⌉-th: one that comes after them is beyond it as rarely as promised."""
+    rows = [
+        replace(one, condition="right", facts=tuple(facts()[name] for name in FACTS))
+        for one in toy_rows(0, 50)
+    ]
+    widths = 0.1 + np.random.default_rng(4).permutation(50) / 100
+    assert fit_trust(rows, widths).limits["width"] == pytest.approx(np.sort(widths)[48], abs=1e-5)
+
+
 def test_a_solver_that_was_never_better_is_never_taken() -> None:
     rows = [replace(one, rms_error=0.03, rms_reference=0.1) for one in toy_rows(0)]
     # What misleads the rule: the more is unexplained the nearer the solver comes, but never ahead.

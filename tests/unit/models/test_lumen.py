@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
+from prismask.errors import ConfigError
 from prismask.models.backbones.lumen import BandsIn, BandsOut, Look, Lumen, SmallU, cosine_basis
 from prismask.models.fast import FastReconstructor
 from prismask.models.network import Reconstructor
-from prismask.models.registry import count_parameters, create_model
+from prismask.models.registry import count_multiply_adds, count_parameters, create_model
 from prismask.optics.camera import CASSI
+from prismask.training.config import read_config
 
+CONFIGS = Path(__file__).resolve().parents[3] / "configs"
 TINY: dict[str, Any] = {"width": 8, "stages": 2, "cosines": 8}
 CAMERA = CASSI.from_step(6, 2.0)
 CAMERAS = {
@@ -59,24 +64,65 @@ def test_the_cosines_are_orthonormal_and_lose_nothing_up_to_their_number(bands: 
         torch.testing.assert_close(basis @ basis.T, torch.eye(bands, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("fold", [1, 2])
 @torch.no_grad()
-def test_the_convolution_of_the_bands_is_that_of_their_cosines() -> None:
-    into, out = BandsIn(8, 16, stacks=2, more=1), BandsOut(8, 16, more=2)
+def test_the_convolution_of_the_bands_is_that_of_their_cosines(fold: int) -> None:
+    into = BandsIn(8, 16, stacks=2, more=1, fold=fold)
+    out = BandsOut(8, 16, more=2, fold=fold)
     nn.init.normal_(out.conv.weight)
+    nn.init.normal_(out.conv.bias)  # type: ignore[arg-type]  # it has one
     basis = cosine_basis(5, 16, torch.zeros(()))
     cubes, plane, features = (
-        numbers(2, 2, 5, 6, 7).unbind(0),
-        numbers(2, 1, 6, 7),
-        numbers(2, 8, 6, 7),
+        numbers(2, 2, 5, 6, 8).unbind(0),
+        numbers(2, 1, 6, 8),
+        numbers(2, 8, 6 // fold, 8 // fold),
     )
     coefficients = [torch.einsum("ck,bchw->bkhw", basis, cube) * (16 / 5) ** 0.5 for cube in cubes]
-    expected = into.conv(torch.cat([*coefficients, plane], 1))
+    expected = into.conv(F.pixel_unshuffle(torch.cat([*coefficients, plane], 1), fold))
     torch.testing.assert_close(into(cubes, [plane], basis), expected, atol=1e-5, rtol=1e-5)
-    bands, planes = out(features, basis)
-    both = out.conv(features) * 0.2
+    bands, planes = out(features, basis, plane)
+    both = F.pixel_shuffle(out.conv(features) * 0.2, fold)
     spread = torch.einsum("ck,bkhw->bchw", basis, both[:, :16]) * (5 / 16) ** 0.5
     torch.testing.assert_close(bands, spread, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(planes, both[:, 16:], atol=1e-5, rtol=1e-5)
+
+
+@torch.no_grad()
+def test_unfolded_weights_are_used_as_before_there_was_folding() -> None:
+    """Bit for bit: the weights that ship were trained like that."""
+    into, out = BandsIn(8, 16, stacks=2, more=1), BandsOut(8, 16, more=2)
+    nn.init.normal_(out.conv.weight)
+    basis, features = cosine_basis(5, 16, torch.zeros(())), numbers(2, 8, 6, 7)
+    cubes, plane = numbers(2, 2, 5, 6, 7).unbind(0), numbers(2, 1, 6, 7)
+    split = into.conv.weight[:, :32].reshape(8, 2, 16, 3, 3)
+    spread = torch.einsum("oskyx,ck->oscyx", split, basis * (16 / 5) ** 0.5).flatten(1, 2)
+    weight = F.pad(torch.cat([spread, into.conv.weight[:, 32:]], 1), (0, 0, 0, 0, 0, 5))
+    given = F.pad(torch.cat([*cubes, plane], 1), (0, 0, 0, 0, 0, 5))
+    given = given.contiguous(memory_format=torch.channels_last)
+    expected = F.conv2d(given, weight, into.conv.bias, padding=1)
+    assert torch.equal(into(cubes, [plane], basis), expected)
+    matrix = basis * (5 / 16) ** 0.5
+    assert out.conv.bias is not None
+    spread = (matrix @ out.conv.weight[:16].flatten(1)).reshape(5, 8, 3, 3)
+    weight = F.pad(torch.cat([spread, out.conv.weight[16:]]), (0,) * 7 + (1,))
+    bias = F.pad(torch.cat([(matrix * out.conv.bias[:16]).sum(1), out.conv.bias[16:]]), (0, 1))
+    expected = 0.2 * F.conv2d(features, weight, bias, padding=1)
+    assert torch.equal(out(features, basis, plane)[0], expected[:, :5])
+
+
+@pytest.mark.parametrize("fold", [2, 3])
+@torch.no_grad()
+def test_a_folded_network_serves_any_size_and_keeps_its_exact_last_step(fold: int) -> None:
+    model = lumen(fold=fold)
+    for name in ("whole", "along the height", "dual"):
+        camera = CAMERAS[name]
+        measurement, mask = snapshot(camera)
+        exact = (torch.zeros(2), torch.zeros_like(mask))
+        cube = model(measurement, mask, camera, *exact)
+        assert cube.shape == (2, 6, 13, 18)
+        torch.testing.assert_close(camera.forward(cube, mask), measurement, atol=1e-4, rtol=1e-4)
+    with pytest.raises(ConfigError, match="fold is 9; it is 1"):
+        lumen(fold=9)
 
 
 @torch.no_grad()
@@ -228,6 +274,14 @@ def test_shared_stages_are_one_set_of_weights() -> None:
 def test_the_default_fits_into_twenty_megabytes() -> None:
     with torch.device("meta"):
         assert 3e6 < count_parameters(create_model("lumen")) < 6e6
+
+
+def test_the_small_sibling_is_small() -> None:
+    settings = read_config(CONFIGS / "budget" / "lumen-small.toml")
+    with torch.device("meta"):
+        model = create_model("lumen", **settings.model.options)
+    assert count_parameters(model) <= 1.5e6
+    assert count_multiply_adds(model, CASSI.from_step()) <= 12e9
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3])

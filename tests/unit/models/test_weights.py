@@ -95,6 +95,11 @@ def test_no_flipped_bit_is_accepted(saved: Path) -> None:
         {"offsets_px": 5}, {"offsets_px": [0, "x"]}, {"design": "triple"}, {"spread": [1]},
         {"bend": "far"}, {"band_counts": 3}, {"mirror_ensemble": 5}, {"input_level": {}},
         {"interval": 5}, {"masks": "some"}, {"data": [1]}, {"wavelengths_nm": ["blue"]},
+        {"mirror_ensemble": True}, {"ways": True}, {"ways": [2]}, {"offsets_px": [0, 2]},
+        {"input_level": 0}, {"input_level": -1}, {"input_level": math.nan},
+        {"wavelengths_nm": [450, 450, 450, 450]}, {"wavelengths_nm": [450, 500]},
+        {"spread": [1.2, 0.8]}, {"spread": [-1, 1]}, {"spread": [math.nan, 1]}, {"bend": -1},
+        {"jitter": 9}, {"band_counts": [0]},
     ],
 )  # fmt: skip
 def test_records_that_describe_no_network_are_refused_by_name(

@@ -175,3 +175,28 @@ def test_a_pseudo_inverse_stays_finite_where_no_light_falls() -> None:
     assert (found[:, :, 2] == 0).all()
     faint = camera.pseudo_inverse(torch.ones(1, 6, 12), torch.full((6, 8), 1e-6))
     assert float(faint.abs().max()) <= 1.0  # 1e-6 over the floor of 1e-6, not over 1e-12
+
+
+@pytest.mark.parametrize("camera", [CASSI.from_step(4, 1.5), CASSI.from_step(4, 2.0, "height"),
+                                    CASSI.from_step(4, 1.0, design="dual")])  # fmt: skip
+def test_a_sensor_that_is_blind_in_places(camera: CASSI) -> None:
+    """An exact pair of operators, zero there, and a first guess that has no holes."""
+    generator = torch.Generator().manual_seed(0)
+    scene = (12, 14)
+    mask = torch.rand(1, 1, *camera.mask_size(scene), generator=generator)
+    size = camera.measurement_size(scene)
+    bad = torch.rand(size, generator=generator) < 0.1
+    blind = camera.without(bad)
+    cube = torch.rand(2, 4, *scene, generator=generator, dtype=torch.float64)
+    seen = torch.rand(2, *size, generator=generator, dtype=torch.float64)
+    made = blind.forward(cube, mask.double())
+    assert not made[:, bad].any()
+    torch.testing.assert_close(made[:, ~bad], camera.forward(cube, mask.double())[:, ~bad])
+    torch.testing.assert_close(
+        (made * seen).sum(), (cube * blind.adjoint(seen, mask.double())).sum()
+    )
+    even = camera.throughput(mask)
+    guess = blind.spread(torch.where(bad, 99.0, even), mask)
+    torch.testing.assert_close(guess, camera.spread(even, mask))
+    assert blind != camera.without(bad.logical_not())
+    assert blind != camera

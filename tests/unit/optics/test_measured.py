@@ -13,7 +13,12 @@ from scipy.ndimage import map_coordinates
 
 import prismask
 from prismask.errors import ConfigError, ShapeError, ValuesError
-from prismask.optics.camera import camera_from_attrs
+from prismask.optics.camera import (
+    CameraDescription,
+    camera_from_attrs,
+    camera_notes,
+    resolve_camera,
+)
 from prismask.optics.measured import measure_camera, transmission
 from prismask.optics.simulate import simulate
 from prismask.scenes.synthetic import demo_scene
@@ -160,6 +165,12 @@ def test_the_mask_file_says_all_about_the_camera(suffix: str, tmp_path: Path) ->
     assert cube.bands == 11
     np.testing.assert_allclose(cube.wavelengths, found.wavelengths)
     assert cube.attrs["wavelengths_from"] == "mask"
+    # A curve that is given instead is read at the wavelengths of the mask's bands.
+    curve = CameraDescription(polynomial=(-20.0, 0.05))
+    notes = camera_notes(bare, mask)
+    other = resolve_camera(curve, notes, sizes=(bare.size, mask.size)).camera
+    at = 0.05 * np.asarray(found.wavelengths)
+    np.testing.assert_allclose(other.offsets, at - at.min(), atol=1e-6)
     # What a snapshot itself notes is nearer to the truth than what its mask does.
     other = prismask.CASSI.from_step(21, 1.0)
     taken = simulate(demo_scene((HEIGHT, WIDTH), np.linspace(450, 650, 21)), mask, other)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_tasks import Doing, number_of
@@ -37,6 +38,25 @@ def local_cluster(workers: int) -> Iterator[str]:
         silence_logs=logging.CRITICAL,
     ) as made:
         yield made.scheduler_address
+
+
+def test_what_was_prepared_serves_its_own_run_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker outlives a run, and the next one brings another model."""
+    monkeypatch.setattr(cluster, "_ready", None)
+    monkeypatch.setattr(cluster, "_set_threads", lambda threads: None)
+    made: list[str] = []
+
+    def preparing(name: str) -> Any:
+        def prepare(number: int | None) -> Any:
+            made.append(name)
+            return lambda task: f"{name} {task}"
+
+        return prepare
+
+    runs = ("one", "one", "two")
+    found = [cluster._run(preparing(name), name, "task", None) for name in runs]
+    assert found == ["one task", "one task", "two task"]
+    assert made == ["one", "two"]
 
 
 def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -101,3 +101,9 @@ def test_no_workers(wrong: dict[str, int]) -> None:
 def test_none_is_a_result() -> None:
     empty: Outcome[str, None] = Outcome("x")
     assert empty.get() is None
+
+
+def test_workers_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    assert [Workers(count).share for count in (1, 2, 3, 16)] == [8, 4, 2, 1]
+    assert Workers(2, threads=3).share == 3

@@ -56,6 +56,18 @@ def test_rounding_is_all_that_is_lost(tmp_path: Path) -> None:
         assert np.array_equal(back.wavelengths, cube.wavelengths)
 
 
+def test_rounding_leaves_no_value_beyond_full_scale(tmp_path: Path) -> None:
+    """Black and white are at the ends of what a value can be; a coarse step misses them widely."""
+    drawn = np.random.default_rng(3).random((5, 16, 16)) < 0.5
+    cube = Cube(drawn.astype(np.float32), 450.0 + 10 * np.arange(5))
+    write_cubepack(tmp_path / "x.cubepack", {"one": cube}, 0.1)
+    back = read_cubepack(tmp_path / "x.cubepack")["one"].values
+    assert (back.min(), back.max()) == (0, 1)
+    # A root that was rounded below 0 is 0, not its square.
+    assert (back[drawn] == 1).mean() > 0.3
+    assert (back[~drawn] == 0).mean() > 0.3
+
+
 def test_planes_of_any_numbers_come_back() -> None:
     generator = np.random.default_rng(0)
     for low, high in ((-3, 4), (-32767, 32768), (0, 1)):

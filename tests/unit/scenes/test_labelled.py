@@ -61,7 +61,10 @@ def test_dimensions_are_ordered_by_name(tmp_path: Path, dims: tuple[str, str, st
     assert np.array_equal(load_cube(path).values, cube.values)
 
 
-@pytest.mark.parametrize(("units", "factor"), [("nm", 1), ("um", 1e-3), ("m", 1e-9), (None, 1)])
+@pytest.mark.parametrize(
+    ("units", "factor"),
+    [("nm", 1), ("um", 1e-3), ("m", 1e-9), ("mm", 1e-6), ("Å", 10), ("angstrom", 10), (None, 1)],
+)
 def test_units_of_wavelengths(units: str | None, factor: float) -> None:
     dataset = to_dataset(a_cube())
     dataset["wavelength"] = dataset["wavelength"] * factor

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from prismask.errors import ConfigError, ShapeError
 from prismask.optics.camera import CASSI
+from prismask.solvers.gap_tv import GapTv
 from prismask.solvers.pnp import (
     DENOISERS,
     THRESHOLD,
@@ -102,18 +103,35 @@ def test_with_no_denoiser_it_explains_the_measurement(scheme: str) -> None:
         1,
         denoiser=lambda cube, sigma: cube,
         scheme=scheme,  # type: ignore[arg-type]
-        start="spread",
         noise=0.0,
         nonnegative=False,
     )
     cube = solver(measurement, mask, CAMERA)
-    start = CAMERA.spread(measurement, mask)
+    # Not the spread snapshot: that explains everything already.
+    start = GapTv(noise=0.0)(measurement, mask, CAMERA)
     factor = 2 if scheme == "gap" else 1  # the accumulated residual and the residual itself
     residual = measurement - CAMERA.forward(start, mask)
     want = start + factor * CAMERA.pseudo_inverse(residual, mask)
     torch.testing.assert_close(cube, want)
     if scheme == "admm":
         torch.testing.assert_close(CAMERA.forward(cube, mask), measurement)
+
+
+@pytest.mark.parametrize("scheme", ["gap", "admm"])
+def test_noise_is_forgiven_by_the_last_sigma(scheme: str) -> None:
+    """κ = (noise / σ)² · mean(throughput²): with σ of the start noise would hardly count."""
+    truth, mask = scene().double(), aperture().double()
+    measurement = CAMERA.forward(truth, mask)
+    solver = Pnp(
+        1, denoiser=lambda cube, sigma: cube, scheme=scheme, noise=0.3,  # type: ignore[arg-type]
+        sigma=5.0, last_sigma=0.5, nonnegative=False,
+    )  # fmt: skip
+    start, gram = GapTv(noise=0.3)(measurement, mask, CAMERA), CAMERA.gram_diagonal(mask)
+    residual = measurement - CAMERA.forward(start, mask)
+    kappa = (0.3 / 0.5) ** 2 * CAMERA.throughput(mask).square().mean()
+    keep = 2 * gram / (gram + kappa) / gram if scheme == "gap" else 1 / (gram + kappa)
+    want = start + CAMERA.adjoint(keep * residual, mask)
+    torch.testing.assert_close(solver(measurement, mask, CAMERA), want)
 
 
 class Blur(nn.Module):

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from prismask.training.config import ScheduleConfig
+from prismask.models.registry import create_model
+from prismask.training import loop
+from prismask.training.config import ScheduleConfig, TrainConfig, with_changes
 from prismask.training.state import (
+    new_state,
     phase_of_epoch,
     rate_factor,
+    set_rates,
     share_of_newest,
     steps_per_epoch,
 )
@@ -39,6 +46,38 @@ def test_held_rates_fall_at_the_end_alone() -> None:
     assert [rate_factor(0, progress, held) for progress in (0.0, 0.4, 0.75)] == [1, 1, 1]
     assert rate_factor(0, 0.875, held) == pytest.approx(0.5)
     assert 0 < rate_factor(0, 1.0, held) < 0.01
+
+
+def test_all_that_learns_slows_down_together() -> None:
+    """The backbone, the mask posterior and the discriminator, in the first steps and the last."""
+    config = with_changes(TrainConfig(), loss={"adversarial": 0.1}, optimizer={"ramp_steps": 4})
+    model = create_model("srn", bands=4, mask_posterior="gst", seed=0, width=8, blocks=1)
+    state = new_state(model, config)
+    assert state.phi is not None
+    assert state.adversary is not None
+    parts = (state.theta, state.phi, state.adversary.optimiser)
+    full = [one.rate for one in parts]
+    for step, factor, share in ((0, 1.0, 0.25), (1, 1.0, 0.5), (9, 0.1, 0.1)):
+        state.step = step
+        set_rates(state, config, factor)
+        assert [one.rate for one in parts] == pytest.approx([share * rate for rate in full])
+
+
+def test_speed_and_pauses_count_from_this_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: now)
+    monkeypatch.setattr(loop, "agree", lambda seconds, *_: seconds)
+    config = with_changes(TrainConfig(), schedule={"batch": 4, "budget": "100s"})
+    run: Any = SimpleNamespace(config=config, world=None, device=None, stop_after=3.0)
+    state: Any = SimpleNamespace(seconds=50.0, step=1000)
+    clock = loop.Clock(state, run)
+    now, state.step = 102.0, 1010
+    assert clock.progress(10) == pytest.approx(0.52), "of the budget, with what was used before"
+    assert clock.rate() == pytest.approx(10 * 4 / 2)
+    assert not clock.should_pause()
+    now = 103.5
+    clock.progress(10)
+    assert clock.should_pause()
 
 
 def test_the_average_forgets_the_start() -> None:

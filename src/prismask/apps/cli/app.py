@@ -11,14 +11,16 @@ import re
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
 
 from prismask import __version__
 from prismask.apps.cli.calibrate import calibrate
 from prismask.apps.cli.camera import camera
+from prismask.apps.cli.camera_refine import check, refine
 from prismask.apps.cli.demo import demo
 from prismask.apps.cli.evaluate import analyse, evaluate, join, report, spectra_test, stress
 from prismask.apps.cli.evaluate_pair import evaluate_pair
+from prismask.apps.cli.export import export
 from prismask.apps.cli.files import convert, info
 from prismask.apps.cli.models import models
 from prismask.apps.cli.reconstruct import reconstruct
@@ -29,6 +31,7 @@ from prismask.apps.cli.spectra import spectra
 from prismask.apps.cli.terminal import complain, settle_streams, settle_threads, silence
 from prismask.apps.cli.train import train
 from prismask.apps.cli.view import view
+from prismask.checks import closest
 from prismask.errors import PrismaskError
 from prismask.wording import speaking_flags
 
@@ -46,10 +49,16 @@ app = App(
 )
 
 for command in (
-    demo, info, camera, simulate, reconstruct, view, serve, models, calibrate, render,
-    spectra, evaluate_pair, convert, join, report,
+    demo, info, simulate, reconstruct, view, serve, models, calibrate, render,
+    spectra, evaluate_pair, convert, export, join, report,
 ):  # fmt: skip
     app.command(command)
+# A camera is measured from pictures, refined and checked from snapshots.
+cameras = App(name="camera")
+cameras.default(camera)
+cameras.command(refine)
+cameras.command(check)
+app.command(cameras)
 for scoring in (train, evaluate, stress, spectra_test, analyse):
     # Flags that are off by default need no second name that turns them off.
     app.command(scoring, default_parameter=Parameter(negative=()))
@@ -79,7 +88,7 @@ def run(arguments: list[str]) -> int:
         complain("interrupted.")
         return INTERRUPTED
     except CycloptsError as error:
-        complain(f"{error} Try: {_help_for(arguments)}.")
+        complain(f"{_parsing(error)} Try: {_help_for(arguments)}.")
         return WRONG_INPUT
     except BrokenPipeError:
         # The reader of our output (`| head`) has gone; nothing is left to say.
@@ -92,6 +101,17 @@ def run(arguments: list[str]) -> int:
         return WRONG_INPUT
     # A command may end well and still have something to tell the shell.
     return code if isinstance(code, int) else 0
+
+
+def _parsing(error: CycloptsError) -> str:
+    """The sentence about words that are no command; an option that is meant has to be like them."""
+    if not isinstance(error, UnknownOptionError):
+        return str(error)
+    sentence, _, _ = str(error).partition(" Did you mean ")
+    known = [name for one in error.argument_collection if one.parse for name in one.names]
+    word = (error.token.keyword or error.token.value).partition("=")[0]
+    meant = closest(word, [*known, "--help"])
+    return sentence if meant is None else f"{sentence} Did you mean {meant}?"
 
 
 def _with_negative_lists(arguments: list[str]) -> list[str]:

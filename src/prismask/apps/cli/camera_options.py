@@ -176,8 +176,8 @@ class RawFrameOptions:
     flat: Path | None = None
     """Flat field: a picture of even light without the mask."""
     bad_pixels: str = "auto"
-    """Map of bad pixels (a file, 0 where they are sound); auto: hot and dead ones are found; none:
-    they stay as they are."""
+    """Map of bad pixels (a file, 0 where they are sound), which are left out; auto: hot and dead
+    ones are found; none: all are taken as measured."""
     bits: int | None = None
     """Bits of the sensor, if its counts came in a 16-bit file: 12 makes 4095 full scale. [default:
     full scale is that of the file, in every snapshot alike]"""

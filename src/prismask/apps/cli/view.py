@@ -87,10 +87,11 @@ def view_site(
     from prismask.apps.web.site import Site
     from prismask.scenes.formats.files import load_cube, load_mask, load_measurement
 
-    others = [Result(path.name, load_cube(path)) for path in compare]
+    own, *names = _names([file, *compare])
+    others = [Result(name, load_cube(path)) for name, path in zip(names, compare, strict=True)]
     cube = _as_cube(file, variable, wavelengths)
     result = Result(
-        file.name,
+        own,
         cube,
         None if reference is None else load_cube(reference),
         None if snapshot is None else load_measurement(snapshot),
@@ -104,6 +105,14 @@ def view_site(
         site.results.add(one)
     site.first = result.id
     return site
+
+
+def _names(paths: list[Path]) -> list[str]:
+    """What the page calls each file: its name, and its folder too where another is called alike."""
+    plain = [path.name for path in paths]
+    if len(set(plain)) == len(plain):
+        return plain
+    return [f"{path.resolve().parent.name}/{path.name}" for path in paths]
 
 
 def need_web() -> None:

@@ -95,7 +95,9 @@ async def order_of(
     bits: Annotated[
         int | None, Form(ge=8, le=16, description="of the sensor, in a 16-bit file")
     ] = None,
-    fill_bad_pixels: Annotated[bool, Form(description="find hot and dead pixels")] = True,
+    fill_bad_pixels: Annotated[
+        bool, Form(description="find hot and dead pixels and leave them out")
+    ] = True,
     check_mask: Annotated[bool, Form(description="look for the mask in the snapshot")] = True,
 ) -> Order:
     """The order that the form describes."""

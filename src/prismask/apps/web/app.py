@@ -16,7 +16,7 @@ from starlette.routing import Match
 
 from prismask import __version__
 from prismask.apps.web import api, api_jobs, api_pictures, pages
-from prismask.apps.web.guards import KnownHost, SafeHeaders, UploadLimit
+from prismask.apps.web.guards import KnownHost, LastAnswer, SafeHeaders, UploadLimit
 from prismask.apps.web.jobs import QueueFullError, told
 from prismask.apps.web.remedies import page_words
 from prismask.apps.web.site import Site
@@ -52,6 +52,7 @@ def create_app(site: Site, hosts: tuple[str, ...], numbers: bool = False) -> Fas
         lifespan=lifespan,
         middleware=[
             Middleware(SafeHeaders),
+            Middleware(LastAnswer),
             Middleware(KnownHost, hosts=hosts, numbers=numbers),
             Middleware(KnownVisitor, visitors=site.visitors),
             Middleware(UploadLimit, most_bytes=limits.upload_bytes, at_once=limits.uploads),

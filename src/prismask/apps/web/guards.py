@@ -68,6 +68,29 @@ class SafeHeaders:
         await self.app(scope, receive, send_safely)
 
 
+class LastAnswer:
+    """Says that the server ends to those whom it can no longer answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on; what is called off at the end of the server is no fault."""
+        has_begun = False
+
+        async def noted(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noted)
+        except asyncio.CancelledError:
+            if scope["type"] == "http" and not has_begun:
+                answer = JSONResponse({"detail": "the server is shutting down."}, 503)
+                await answer(scope, receive, send)
+
+
 class KnownHost:
     """Refuses requests that a foreign web page sent here through somebody's browser.
 
@@ -300,6 +323,13 @@ class GuardedConnection(H11Protocol):
         """Count what is read: most of a full buffer has gone since writing was paused."""
         self._moved += WINDOW_BYTES
         super().resume_writing()
+
+    def shutdown(self) -> None:
+        """The server ends; a request that has not all arrived is not waited for."""
+        if self._find_phase() == "body":
+            self.transport.abort()
+        else:
+            super().shutdown()
 
     @property
     def waited(self) -> float:

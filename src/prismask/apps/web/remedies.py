@@ -49,8 +49,11 @@ _VARIABLE = re.compile(r"(Name|Choose) one with --variable NAME( \(for [^)]*\))?
 """Advice that the form has no field for."""
 _TICKS = (
     (re.compile(r"\b(U|u)se --no-check-mask to"), r"\1ntick “Look for the mask first” to"),
-    (re.compile(r"--bad-pixels none keeps them"), "Untick “Fill hot and dead pixels” to keep them"),
-    (re.compile(r"give --bad-pixels none"), "untick “Fill hot and dead pixels”"),
+    (
+        re.compile(r"--bad-pixels none keeps them"),
+        "Untick “Leave out hot and dead pixels” to keep them",
+    ),
+    (re.compile(r"give --bad-pixels none"), "untick “Leave out hot and dead pixels”"),
 )
 """Options that are boxes there, ticked as long as nobody says otherwise."""
 _WORD = re.compile(r"(?<![\w-])--(" + "|".join(_LABELS) + r")\b(?!-)")

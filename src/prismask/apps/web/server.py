@@ -7,6 +7,8 @@ import os
 import socket
 import sys
 
+import uvicorn
+
 from prismask.apps.cli.terminal import remark, say
 from prismask.apps.web.app import create_app
 from prismask.apps.web.guards import LOOPBACK, GuardedConnection
@@ -21,8 +23,6 @@ def run_site(
     site: Site, host: str, port: int, open_browser: bool, names: tuple[str, ...] = ()
 ) -> None:
     """Serve `site` until Ctrl-C; says the link first. `names` are further ones it is reached by."""
-    import uvicorn
-
     try:
         listening = listen(host, port)
         address = address_of(listening, host)
@@ -48,9 +48,22 @@ def run_site(
         )
         # Uvicorn passes Ctrl-C on after it has shut down; for us that is the normal end.
         with contextlib.suppress(KeyboardInterrupt):
-            uvicorn.Server(config).run(sockets=[listening])
+            SiteServer(config, site).run(sockets=[listening])
     finally:
         site.close()
+
+
+class SiteServer(uvicorn.Server):
+    """Uvicorn, which first calls off what the site is reading: it waits for answers only then."""
+
+    def __init__(self, config: uvicorn.Config, site: Site) -> None:
+        super().__init__(config)
+        self.site = site
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End, with answers to those who get one soon."""
+        self.site.is_closed = True
+        await super().shutdown(sockets)
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -60,7 +60,7 @@ def network_capabilities(network: Reconstructor) -> Capabilities:
     """What a network can do as a method."""
     found: set[Capability] = {"align", "adapt", "half"}
     if network.wants_mask_std:
-        found |= {"uncertain_mask"}
+        found |= {"uncertain_mask", "bad_pixels"}
     if network.posterior.is_random:
         found |= {"samples", "mask_std"}
     if network.record.get("interval"):
@@ -158,20 +158,20 @@ class NetworkMethod:
         if interval is not None:
             interval.check(options.level, ensemble_size(self.record) > 1)
 
-    def view(self, taken: Observation, brightness: Tensor) -> View:
+    def view(self, taken: Observation, brightness: Tensor, bad: Tensor | None = None) -> View:
         """Snapshots `(B, H, L)` as the network knows them; noise and brightness are `(B,)`."""
         typical = float(self.record.get("input_level", TYPICAL_LEVEL))
         gain = network_gain(brightness, typical)
         if not self.engine.model.wants_mask_std:
-            taken = taken._replace(mask_std=None)
-        return View.of(taken, gain, self.adapter(taken.camera))
+            taken, bad = taken._replace(mask_std=None), None
+        return View.of(taken, gain, self.adapter(taken.camera), bad)
 
     def view_of(self, snapshot: Snapshot) -> View:
         """One snapshot as the network knows them."""
         noise, level = (torch.tensor([x]) for x in (snapshot.noise_std, snapshot.brightness))
         signal, stated = snapshot.signal[None], snapshot.mask_std
         taken = Observation(signal, snapshot.mask, snapshot.camera, noise, stated)
-        return self.view(taken, level)
+        return self.view(taken, level, snapshot.bad)
 
     def align(self, snapshot: Snapshot, progress: Progress | None = None) -> Alignment:
         """The pose in which the mask explains the snapshot best."""
@@ -211,6 +211,7 @@ class NetworkMethod:
                 samples=options.samples,
                 seed=options.seed,
                 levels=tails if options.samples and interval is None else None,
+                bad=seen.bad,
                 progress=progress,
             )
         values, std, lower, upper = read_back(seen, made)
@@ -251,7 +252,7 @@ class NetworkMethod:
         probe = None
         if probed and not seen.adapter.is_other_camera:
             probe = probe_mask(self.engine, seen.shown)
-        made = self.engine.run(seen.shown)
+        made = self.engine.run(seen.shown, bad=seen.bad)
         return evidence_of(snapshot, seen, made, read_back(seen, made)[0], probe)
 
     def _spread_findings(self, seen: View) -> list[Finding]:
@@ -327,10 +328,10 @@ def evidence_of(
     snapshot: Snapshot, seen: View, made: FrameEstimate, values: Array, probe: Probe | None
 ) -> Evidence:
     """What is known about the cube `values (C, H, W)` of a snapshot."""
-    apart = made.disagreement
+    apart, cube = made.disagreement, torch.from_numpy(values)
     return Evidence(
-        torch.from_numpy(values),
-        snapshot.signal,
+        cube,
+        snapshot.seen_by(cube),
         snapshot.mask,
         snapshot.camera,
         snapshot.noise_std,

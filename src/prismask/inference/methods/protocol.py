@@ -1,6 +1,6 @@
 """What a method is: any way from a snapshot to a cube.
 
-Networks (`methods.network`), solvers and Python functions (`methods.solver`) are methods, and so is
+Networks (`methods.network`), solvers and Python functions are methods, and so is
 whatever is registered (`methods.registry`). `reconstruct`, folders, the web page, `evaluate`,
 `stress`, `analyse` and the fitting of intervals all call the same method, so what is scored is what
 is delivered. A method owns everything between the camera at hand and what it computes with: a
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float32]
 
 Capability = Literal[
-    "samples", "align", "adapt", "interval", "mask_std", "uncertain_mask", "half"
+    "samples", "align", "adapt", "interval", "mask_std", "uncertain_mask", "bad_pixels", "half"
 ]  # fmt: skip
 """What a method may be able to do besides giving a cube.
 
@@ -42,6 +42,7 @@ adapt: learn the scene before it gives its cube (`Options.adapt`).
 interval: give calibrated error bars.
 mask_std: say how wrong a mask may be.
 uncertain_mask: make use of how wrong a mask may be (`Options.mask_std`).
+bad_pixels: leave single pixels of the sensor out (`Snapshot.bad`).
 half: compute in half precision (`Options.precision`).
 """
 Capabilities = frozenset[Capability]

@@ -65,7 +65,7 @@ Function = Callable[[Tensor, Tensor, CASSI], Tensor]
 class SolverMethod:
     """Reconstruction by a solver, on the whole frame."""
 
-    capabilities: Capabilities = frozenset()
+    capabilities: Capabilities = frozenset({"bad_pixels"})
 
     def __init__(self, name: str, device: torch.device, options: Mapping[str, Any]) -> None:
         self.name = name
@@ -88,8 +88,12 @@ class SolverMethod:
         noise, level = snapshot.noise_std, float(snapshot.signal.square().mean().sqrt())
         solver, findings = self._with_noise(noise / level if level > 0 else 0.0, options)
         signal, mask = snapshot.signal[None].to(self.device), snapshot.mask.to(self.device)
+        camera = snapshot.camera
+        if snapshot.bad is not None:
+            bad = snapshot.bad.to(self.device)
+            signal, camera = signal.masked_fill(bad, 0), camera.without(bad)
         with part("solver"), torch.no_grad():
-            solution = solver.solve(signal, mask, snapshot.camera, progress=progress)
+            solution = solver.solve(signal, mask, camera, progress=progress)
         attrs = {"method": self.name, "method_options": repr(solver)}
         if solution.chosen:
             attrs["method_chosen"] = ", ".join(f"{k}={v}" for k, v in solution.chosen.items())

@@ -9,9 +9,9 @@ carried beside them. Each stage looks at the snapshot again and then thinks in a
     h ← U(h + CONV(t, x̂ + t, …))
 
 v is the variance to be expected of y at each sensor pixel, from the noise and from the stated
-spread of the mask. α and μ are learned and not negative, so a larger spread never makes a look
-trust the mask more. b is a few times the stated spread: a mask that is said to be exact is left as
-it is.
+spread of the mask; a pixel that is said to be endlessly noisy is not looked at. α and μ are learned
+and not negative, so a larger spread never makes a look trust the mask more. b is a few times the
+stated spread: a mask that is said to be exact is left as it is.
 
 Bands enter and leave through cosines, so one set of weights serves any band count, and the camera's
 own operator serves any dispersion, mask and design. Weights belong to K cosines over the spectrum,
@@ -27,6 +27,10 @@ coefficient whatever C is.
 The U has residual blocks at full resolution, at half with twice the channels, and so on; what comes
 up is added to what was kept. Dense 3×3 convolutions do nearly all of the work, because they are
 what a GPU does best. Any size: frames are padded inside.
+
+A small network for a CPU may be folded: fold² neighbouring pixels, with all their bands, are the
+channels of one place of the features, and what is read of those is spread over the pixels again.
+Features then have 1 / fold² of the places, so they can be wide where the time goes.
 
 The last step is exact,
 
@@ -71,10 +75,10 @@ SOLVER_STEPS = 4
 class Entry(nn.Module):
     """From the snapshot to the first features and the first estimate."""
 
-    def __init__(self, width: int, cosines: int, mask_steps: bool) -> None:
+    def __init__(self, width: int, cosines: int, mask_steps: bool, fold: int) -> None:
         super().__init__()
         # Bands twice, and the mask, the noise, the mask's spread, whether that is known.
-        self.head = BandsIn(width, cosines, stacks=2, more=4)
+        self.head = BandsIn(width, cosines, stacks=2, more=4, fold=fold)
         self.bound = nn.Parameter(torch.tensor(-1.0)) if mask_steps else None  # b where unknown
 
     def forward(
@@ -86,8 +90,9 @@ class Entry(nn.Module):
         spread: Tensor,
         basis: Tensor,
     ) -> tuple[Tensor, Belief, Shot]:
-        """`measurement (B, H, L)`, `noise (B|1,)`, `spread` like the mask, negative where unknown
-        → features `(B, F, H, W)`, and what stages start from."""
+        """`measurement (B, H, L)`, `noise (B|1,)` or of each pixel, `spread` like the mask,
+        negative where unknown → features `(B, F, H / fold, W / fold)`, and what stages start
+        from."""
         first = camera.spread(measurement, mask, floor=DIM)
         if first.is_cuda:
             # All estimates have the layout of the features then: nothing is turned in memory.
@@ -120,7 +125,9 @@ def _planes(shot: Shot, camera: CASSI, noise: Tensor, spread: Tensor) -> list[Te
     """The mask, the noise, the mask's spread and whether it is known, `(B, 1, H, W)` each."""
     code = camera.code(shot.mask).mean(1, keepdim=True)
     shape = (len(shot.measurement), 1, *code.shape[-2:])
-    level = NOISE_GAIN * network_scale(camera.bands) * noise[:, None, None, None]
+    # One number of the snapshot: pixels that say nothing are few.
+    usual = noise if noise.ndim == 1 else noise.flatten(1).median(1).values
+    level = NOISE_GAIN * network_scale(camera.bands) * usual[:, None, None, None]
     stated = camera.code(STD_GAIN * spread.clamp_min(0)).mean(1, keepdim=True)
     known = camera.code((spread >= 0).to(spread)).mean(1, keepdim=True)
     return [plane.expand(shape) for plane in (code, level, stated, known)]
@@ -137,7 +144,7 @@ class Stage(nn.Module):
     def forward(
         self, features: Tensor, belief: Belief, shot: Shot, camera: CASSI, basis: Tensor
     ) -> tuple[Tensor, Belief]:
-        """Features `(B, F, H, W)` and belief → the same."""
+        """Features `(B, F, H / fold, W / fold)` and belief → the same."""
         features, belief = self.look(features, belief, shot, camera, basis)
         return self.think(features), belief
 
@@ -145,9 +152,9 @@ class Stage(nn.Module):
 class Exit(nn.Module):
     """The last estimate, and the exact projection."""
 
-    def __init__(self, width: int, cosines: int, mask_steps: bool) -> None:
+    def __init__(self, width: int, cosines: int, mask_steps: bool, fold: int) -> None:
         super().__init__()
-        self.tail = BandsOut(width, cosines, 2 if mask_steps else 0)
+        self.tail = BandsOut(width, cosines, 2 if mask_steps else 0, fold)
         self.caution = nn.Parameter(torch.zeros(()))  # α
 
     def forward(
@@ -161,7 +168,7 @@ class Exit(nn.Module):
         basis: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The cube `(B, C, H, W)`, its mask, and how far that may still be wrong."""
-        bands, planes = self.tail(features, basis)
+        bands, planes = self.tail(features, basis, belief.cube)
         cube = belief.cube + bands.to(belief.cube.dtype)
         mask, left = shot.mask, spread.clamp_min(0)
         if self.tail.more and camera.design == "single":
@@ -190,7 +197,7 @@ class Exit(nn.Module):
 class Lumen(nn.Module):
     """Unrolled stages around the exact camera; any camera, and a mask that may be wrong.
 
-    width: channels of the features at full resolution, a multiple of 8.
+    width: channels of the features, a multiple of 8.
     stages: how often it looks at the snapshot.
     levels: resolutions of each stage's U; blocks: residual blocks on each of them.
     cosines: K, how many cosines over the spectrum bands are made of; a multiple of 8.
@@ -200,6 +207,7 @@ class Lumen(nn.Module):
     shared: one set of weights for all stages.
     widest: most channels of a level of the U; 0: twice as many on each.
     encode: whether the U has blocks on its way down, too.
+    fold: side of the square of pixels that share a place of the features.
     """
 
     works_from_snapshot = True
@@ -219,19 +227,20 @@ class Lumen(nn.Module):
         shared: bool = False,
         widest: int = 0,
         encode: bool = True,
+        fold: int = 1,
     ) -> None:
         super().__init__()
-        _check(width, stages, levels, blocks, cosines, gate)
+        _check(width, stages, levels, blocks, cosines, gate, fold)
         self.stage_count, self.cosines = stages, cosines
-        self.entry = Entry(width, cosines, mask_steps)
+        self.entry = Entry(width, cosines, mask_steps, fold)
         self.stages = nn.ModuleList(
             Stage(
-                Look(width, cosines, mask_steps),
+                Look(width, cosines, mask_steps, fold),
                 SmallU(width, levels, blocks, gate, context, widest, encode),
             )
             for _ in range(1 if shared else stages)
         )
-        self.exit = Exit(width, cosines, mask_steps)
+        self.exit = Exit(width, cosines, mask_steps, fold)
 
     def forward(
         self,
@@ -279,16 +288,22 @@ class Lumen(nn.Module):
         return Estimates((*cubes, cube), (*masks, mask), left)
 
 
-def _check(width: int, stages: int, levels: int, blocks: int, cosines: int, gate: int) -> None:
+def _check(
+    width: int, stages: int, levels: int, blocks: int, cosines: int, gate: int, fold: int
+) -> None:
     for name, value in (("width", width), ("cosines", cosines)):
         if value < ALIGNMENT or value % ALIGNMENT:
             raise ConfigError(f"lumen's {name} is {value}; it is a multiple of {ALIGNMENT}.")
     if min(stages, levels, blocks) < 1:
         raise ConfigError("lumen needs at least one stage, one level and one block.")
+    if not 1 <= fold <= MOST_FOLDED:
+        raise ConfigError(f"lumen's fold is {fold}; it is 1 (every pixel) to {MOST_FOLDED}.")
     if gate < 0 or (gate and not gate % 2):
         raise ConfigError(f"lumen's gate is {gate}; its window has an odd side, or 0 for none.")
 
 
+MOST_FOLDED = 4
+"""Largest side of a folded square: its bands are channels of one convolution."""
 CAUTION = 100.0
 """Scale of α: one over the variance that a cube still has in the middle of the network."""
 
@@ -326,11 +341,11 @@ class Belief(NamedTuple):
 class Look(nn.Module):
     """What the snapshot still has to say to the features."""
 
-    def __init__(self, width: int, cosines: int, mask_steps: bool) -> None:
+    def __init__(self, width: int, cosines: int, mask_steps: bool, fold: int) -> None:
         super().__init__()
         planes = int(mask_steps)
-        self.read = BandsOut(width, cosines, planes)
-        self.tell = BandsIn(width, cosines, stacks=2, more=2 * planes)
+        self.read = BandsOut(width, cosines, planes, fold)
+        self.tell = BandsIn(width, cosines, stacks=2, more=2 * planes, fold=fold)
         self.caution = nn.Parameter(torch.zeros(()))  # α
         self.floor = nn.Parameter(torch.tensor(-2.0))  # μ
 
@@ -342,8 +357,8 @@ class Look(nn.Module):
     def forward(
         self, features: Tensor, belief: Belief, shot: Shot, camera: CASSI, basis: Tensor
     ) -> tuple[Tensor, Belief]:
-        """Features `(B, F, H, W)` and belief → the same, after one more look."""
-        bands, planes = self.read(features, basis)
+        """Features `(B, F, H / fold, W / fold)` and belief → the same, after one more look."""
+        bands, planes = self.read(features, basis, belief.cube)
         # Physics in float32: what is left of the snapshot is small beside the snapshot.
         cube = belief.cube + bands.to(belief.cube.dtype)
         if self.read.more:
@@ -368,10 +383,15 @@ class Look(nn.Module):
 def expected_variance(cube: Tensor, camera: CASSI, noise: Tensor, spread: Tensor) -> Tensor:
     """v `(B, H, L)`: what noise, and a mask wrong by `spread`, do to a cube's measurement.
 
-    noise: `(B|1,)`; spread `(B|1, 1|C, H, W)`, not negative.
+    noise: `(B|1,)` or `(B|1, H, L)`; spread `(B|1, 1|C, H, W)`, not negative.
     """
     # The measurement of x² through a mask of variances: neighbouring pixels err independently.
-    return noise.square()[:, None, None] + camera.forward(cube.square(), spread.square())
+    return _of_pixels(noise).square() + camera.forward(cube.square(), spread.square())
+
+
+def _of_pixels(noise: Tensor) -> Tensor:
+    """Noise `(B|1,)` or `(B|1, H, L)` as something to add to a snapshot."""
+    return noise if noise.ndim > 1 else noise[:, None, None]
 
 
 OUT_START = 1e-3
@@ -393,49 +413,71 @@ def cosine_basis(bands: int, cosines: int, like: Tensor) -> Tensor:
 class BandsOut(nn.Module):
     """A 3×3 convolution from features to a camera's bands, and to `more` planes beside them."""
 
-    def __init__(self, width: int, cosines: int, more: int = 0) -> None:
+    def __init__(self, width: int, cosines: int, more: int = 0, fold: int = 1) -> None:
         super().__init__()
-        self.cosines, self.more = cosines, more
-        self.conv = nn.Conv2d(width, cosines + more, 3, padding=1)
+        self.cosines, self.more, self.fold = cosines, more, fold
+        self.conv = nn.Conv2d(width, (cosines + more) * fold**2, 3, padding=1)
         nn.init.normal_(self.conv.weight, std=OUT_START)
         nn.init.zeros_(self.conv.bias)  # type: ignore[arg-type]  # it has one
 
-    def forward(self, features: Tensor, basis: Tensor) -> tuple[Tensor, Tensor]:
-        """`(B, F, H, W)` and E `(C, K)` → bands `(B, C, H, W)`, planes `(B, more, H, W)`."""
-        bands = basis.shape[0]
+    def forward(self, features: Tensor, basis: Tensor, like: Tensor) -> tuple[Tensor, Tensor]:
+        """`(B, F, h, w)` and E `(C, K)` → bands `(B, C, H, W)`, planes `(B, more, H, W)`.
+
+        like: anything of that height and width.
+        """
+        bands, part = basis.shape[0], self.fold**2
         assert self.conv.bias is not None
         matrix = (basis * math.sqrt(bands / self.cosines)).to(self.conv.weight.dtype)
         weight, bias = self.conv.weight, self.conv.bias
-        spread = (matrix @ weight[: self.cosines].flatten(1)).reshape(bands, *weight.shape[1:])
-        levels = (matrix * bias[: self.cosines]).sum(1)
-        spare = -(bands + self.more) % ALIGNMENT
-        weight = F.pad(_joined([spread, weight[self.cosines :]], 0), (0,) * 7 + (spare,))
-        bias = F.pad(_joined([levels, bias[self.cosines :]], 0), (0, spare))
+        of_bands = weight[: self.cosines * part].reshape(self.cosines, -1)
+        spread = (matrix @ of_bands).reshape(bands * part, *weight.shape[1:])
+        levels = self._levels(matrix, bias[: self.cosines * part])
+        made = (bands + self.more) * part
+        spare = -made % ALIGNMENT
+        weight = F.pad(_joined([spread, weight[self.cosines * part :]], 0), (0,) * 7 + (spare,))
+        bias = F.pad(_joined([levels, bias[self.cosines * part :]], 0), (0, spare))
         out = OUT_SCALE * F.conv2d(features, weight, bias, padding=1)
+        if self.fold > 1:
+            out = F.pixel_shuffle(out[:, :made], self.fold)[..., : like.shape[-2], : like.shape[-1]]
         return out[:, :bands], out[:, bands : bands + self.more]
+
+    def _levels(self, matrix: Tensor, bias: Tensor) -> Tensor:
+        if self.fold == 1:
+            return (matrix * bias).sum(1)
+        return (matrix @ bias.reshape(self.cosines, -1)).flatten()
 
 
 class BandsIn(nn.Module):
     """A 3×3 convolution from `stacks` cubes of bands, and `more` planes, to features."""
 
-    def __init__(self, width: int, cosines: int, stacks: int, more: int = 0) -> None:
+    def __init__(self, width: int, cosines: int, stacks: int, more: int = 0, fold: int = 1) -> None:
         super().__init__()
-        self.cosines, self.stacks, self.more = cosines, stacks, more
-        self.conv = nn.Conv2d(stacks * cosines + more, width, 3, padding=1)
+        self.cosines, self.stacks, self.fold = cosines, stacks, fold
+        self.conv = nn.Conv2d((stacks * cosines + more) * fold**2, width, 3, padding=1)
 
     def forward(self, cubes: Sequence[Tensor], planes: Sequence[Tensor], basis: Tensor) -> Tensor:
-        """Cubes `(B, C, H, W)`, planes `(B, 1, H, W)` and E `(C, K)` → `(B, F, H, W)`."""
-        bands = basis.shape[0]
+        """Cubes `(B, C, H, W)`, planes `(B, 1, H, W)` and E `(C, K)` → `(B, F, h, w)`."""
+        bands, part = basis.shape[0], self.fold**2
         matrix = (basis * math.sqrt(self.cosines / bands)).to(self.conv.weight.dtype)
         weight = self.conv.weight
-        shape = (len(weight), self.stacks, self.cosines, *weight.shape[2:])
-        split = weight[:, : self.stacks * self.cosines].reshape(shape)
-        spread = torch.einsum("oskyx,ck->oscyx", split, matrix).flatten(1, 2)
-        weight = _joined([spread, weight[:, self.stacks * self.cosines :]], 1)
+        of_bands = self.stacks * self.cosines * part
+        shape = (len(weight), self.stacks, self.cosines, part * weight.shape[2], weight.shape[3])
+        split = weight[:, :of_bands].reshape(shape)
+        spread = torch.einsum("oskyx,ck->oscyx", split, matrix)
+        spread = spread.reshape(len(weight), -1, *weight.shape[2:])
+        weight = _joined([spread, weight[:, of_bands:]], 1)
         spare = -weight.shape[1] % ALIGNMENT
-        given = F.pad(torch.cat([*cubes, *planes], dim=1), (0,) * 5 + (spare,))
+        given = F.pad(self._folded(torch.cat([*cubes, *planes], dim=1)), (0,) * 5 + (spare,))
         given = in_dtype_of(self.conv, given).contiguous(memory_format=torch.channels_last)
         return F.conv2d(given, F.pad(weight, (0,) * 5 + (spare,)), self.conv.bias, padding=1)
+
+    def _folded(self, planes: Tensor) -> Tensor:
+        """`(B, N, H, W)` → `(B, N · fold², h, w)`; what is missing at the end is zero."""
+        if self.fold == 1:
+            return planes
+        height, width = planes.shape[-2:]
+        whole = F.pad(planes, (0, -width % self.fold, 0, -height % self.fold))
+        return F.pixel_unshuffle(whole, self.fold)
 
 
 def _joined(parts: Sequence[Tensor], dim: int) -> Tensor:
