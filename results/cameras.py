@@ -1,6 +1,6 @@
 """Score models behind cameras that are not the one of their training: `evaluate` behind each.
 
-    python results/cameras.py srn-looks.cameras gap-tv [--data DIR] [--json FILE]
+    python results/cameras.py lumen.m2m gap-tv [--data DIR] [--json FILE]
 
 Six CAVE validation scenes of 192×224 (or ten of KAIST, `--scenes test`), brought to each camera's
 bands, are photographed through a fabricated mask with noise of 0.02 on the sum over the bands, in
@@ -8,7 +8,7 @@ which a white pixel of one band counts 1 (σ = 0.0014 of docs/method.md with 28 
 paper stands the share of the true values inside the 90 % interval, and what `reconstruct` takes by
 default. For one camera, without this script:
 
-    prismask evaluate srn-looks.cameras gap-tv --camera bands=31,step=1.7 --resample --noise 0.0013
+    prismask evaluate lumen.m2m gap-tv --camera bands=31,step=1.7 --resample --noise 0.0013
         --scenes validation --size 192,224 --groups fabricated --trials 1
         --metrics psnr_paper,inside --out DIR
 """

@@ -39,7 +39,8 @@ print(cube.attrs["residual"])
 # ## Mend
 #
 # `align=True` finds the pose of the mask from the snapshot itself: where it lies, how sharp it is, how far
-# the spectrum spreads. That takes many runs of a network on a part of the frame.
+# the spectrum spreads. That takes many runs, on a part of the frame, of the network that feels a wrong mask most
+# (`mask_pose_by`); the default network then reconstructs in that pose.
 
 # %%
 aligned = prismask.reconstruct(snapshot, calibrated, align=True)
@@ -48,8 +49,8 @@ print(f"{aligned.attrs['seconds']:.0f} s instead of {cube.attrs['seconds']:.0f} 
 print(next(line for line in aligned.attrs["findings"] if "the mask is read" in line))
 
 # %% [markdown]
-# How much of the loss that mends shows the cube that the same network makes with the true mask. (Without
-# `align`, a network is taken that learned to live with wrong masks; the names are above the pictures.)
+# How much of the loss that mends shows the cube that the same network makes with the true mask. (It learned to
+# live with wrong masks, so the loss is small to begin with; its name is above the pictures.)
 
 # %%
 best = prismask.reconstruct(snapshot, moved, model=aligned.attrs["model"])

@@ -330,17 +330,20 @@ def told_by_wrong_commands(lab: Path) -> list[str]:
         snapshot.mat --mask mask.mat --level 0.85
         snapshot.mat --mask other_mask.npy
         snapshot.mat --mask flipped_mask.npy
-        snapshot.mat --mask other_mask.npy --model srn-plus.m2m
+        snapshot.mat --mask other_mask.npy --model untrained.safetensors
         clipped.npy --mask mask.mat
         offset.npy --mask mask.mat
         cropped.npy --mask mask.mat
         snapshot.mat --mask mask_20.npy --bands 20 --step 4.5
+        snapshot.mat --mask mask_20.npy --bands 20 --step 4.5 --model srn-looks.m2m
         snapshot.mat --mask mask_24.npy --bands 24 --step 0.5
         snapshot.mat --mask mask_28.npy --bands 28 --step 0.9 --model any.safetensors
         snapshot.mat --mask mask.mat --mask-std 0.1 --method gap-tv --iterations 1
     """
     any_camera = create_model("lumen", seed=0, width=8, stages=1, cosines=8)
     save_weights(any_camera, lab / "any.safetensors", trained_with(CASSI.from_step()))
+    untrained = create_model("srn", seed=0, width=8, blocks=1)
+    save_weights(untrained, lab / "untrained.safetensors", trained_with(CASSI.from_step()))
     told = []
     for line in filter(None, map(str.strip, wrong.splitlines())):
         words = ["reconstruct", *shlex.split(line), "-o", "out.nc", "--overwrite"]

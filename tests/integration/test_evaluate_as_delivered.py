@@ -179,10 +179,15 @@ SHIPPED = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SHIPPED)
-def test_weights_that_ship_score_what_they_deliver(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        *((name, "srn-looks.m2m") for name in SHIPPED if name != "1.5 px"),
+        *((name, "lumen.m2m") for name in ("1.5 px", "3 px")),  # as it is, and stretched
+    ],
+)
+def test_weights_that_ship_score_what_they_deliver(name: str, model: str) -> None:
     camera, size = SHIPPED[name], (96, 96)
-    model = "srn-looks.m2m" if name != "1.5 px" else "srn-looks.cameras"
     scenes, mask = scenes_for(camera, size, 2), mask_for(camera, size)
     scored = scores_of_evaluate(model, scenes, mask, camera)
     check_equal(scored, scores_of_reconstruct({"model": model}, scenes, mask, camera))

@@ -122,7 +122,7 @@ def test_whoever_says_nothing_gets_the_network_for_the_camera(
     assert status["state"] == "done", status
     out = folder / "fetched.nc"
     out.write_bytes(served.get(f"/api/results/{status['result']}/cube.nc").content)
-    assert load_cube(out).attrs["model"] == "srn-looks.cameras"
+    assert load_cube(out).attrs["model"] == "lumen.m2m"
 
 
 def test_own_weights_with_samples(folder: Path) -> None:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from prismask.optics import shear
 from prismask.optics.camera import CASSI, as_mask_batch
+from prismask.optics.mask_adjoint import mask_adjoint, mask_curvature
 
 TOLERANCE = 1e-10
 
@@ -136,6 +137,46 @@ def gradients_in_cube_and_mask_are_right(case: Case) -> None:
     assert torch.autograd.gradcheck(case.camera.forward, inputs)
     inputs = (small.measurement.requires_grad_(), small.mask)
     assert torch.autograd.gradcheck(case.camera.adjoint, inputs)
+
+
+@law
+def transpose_with_respect_to_the_mask(case: Case) -> None:
+    """⟨B_x m, r⟩ = ⟨m, B_xᵀ r⟩, for masks of one plane and of one for each band."""
+    mask = as_mask_batch(case.mask)
+    seen = case.camera.forward(case.cube, mask)
+    back = mask_adjoint(case.camera, case.measurement, case.cube, mask.shape[1])
+    left, right = (seen * case.measurement).sum(), (mask * back).sum()
+    scale = float(seen.norm() * case.measurement.norm()) + 1e-300
+    assert abs(float(left - right)) <= TOLERANCE * scale
+
+
+@law
+def curvature_by_the_mask_is_the_diagonal(case: Case) -> None:
+    """Of B_xᵀ W B_x, whose columns are the measurements of masks with one open pixel."""
+    mask, weights = first_mask(case), case.measurement[:1].square()
+    cube, pixels = case.cube[:1], mask.numel()
+    units = torch.eye(pixels, dtype=torch.float64).reshape(pixels, *mask.shape[1:])
+    columns = case.camera.forward(cube.expand(pixels, -1, -1, -1), units)
+    expected = (weights * columns.square()).sum((-1, -2)).reshape(mask.shape)
+    assert_equal(mask_curvature(case.camera, weights, cube, mask.shape[1]), expected)
+
+
+@law
+def gradient_by_the_mask_equals_differences(case: Case) -> None:
+    """Of ‖y − B_x m‖² / 2 by each pixel of the mask: quadratic, so that differences are exact."""
+    camera, mask = case.camera, first_mask(case)
+    cube, seen = case.cube[:1], case.measurement[:1]
+
+    def misfit(masks: Tensor) -> Tensor:
+        left = seen - camera.forward(cube.expand(len(masks), -1, -1, -1), masks)
+        return left.square().sum((-1, -2)) / 2
+
+    pixels = mask.numel()
+    steps = torch.eye(pixels, dtype=torch.float64).reshape(pixels, *mask.shape[1:])
+    differences = (misfit(mask + steps) - misfit(mask - steps)) / 2
+    left = camera.forward(cube, mask) - seen
+    gradient = mask_adjoint(camera, left, cube, mask.shape[1])
+    assert_equal(gradient.flatten(), differences, 1e-9)
 
 
 @law

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from prismask.inference.methods.registry import register_method as register_method
     from prismask.inference.options import Options as Options
     from prismask.inference.reconstruct import Reconstruction as Reconstruction
+    from prismask.inference.refinement.check import check_mask as check_mask
+    from prismask.inference.refinement.refine import refine_mask as refine_mask
     from prismask.wording import Finding as Finding
 else:
     __all__, __getattr__, __dir__ = lazy_names(
@@ -25,5 +27,7 @@ else:
             "methods.registry": ["list_methods", "register_method"],
             "options": ["Options"],
             "reconstruct": ["Reconstruction"],
+            "refinement.check": ["check_mask"],
+            "refinement.refine": ["refine_mask"],
         },
     )

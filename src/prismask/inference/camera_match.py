@@ -374,12 +374,13 @@ class AsItIs(BandAdapter):
 
     @property
     def dispersion_mismatch(self) -> float:
-        """Pixels of its spectrum over the nearest in training, or the inverse; at least 1."""
+        """Length of the spectrum it sees over the nearest in training, or the inverse."""
         spread = self._length_ratio()
         if spread is None:
             return 1.0
         if spread == 0:
             return float("inf")
+        spread *= self.stretch
         near = self.variation.nearest_spread(spread)
         return max(spread / near, near / spread)
 

@@ -9,9 +9,8 @@ reading the tensors. Checkpoints are sealed the same way (`training.checkpoint`)
 
 Weights that ship with the package lie in `prismask/weights`; a file's name without its extension is
 the name people use (`srn-gst.m2m`). One of them may say `"default": true` in its
-record: that is what `reconstruct` uses by default. Others may take its place: behind
-cameras that it does not know those that say `"default": "other_cameras"`, and with masks that are
-aligned with the snapshot first, or drawn from a posterior, those that say `"exact_masks"`.
+record: that is what `reconstruct` uses by default. Others say `"exact_masks"` there: those find the
+pose of a mask that is to be aligned, and draw from their mask posterior.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def test_kinds_labels_and_options(tmp_path: Path) -> None:
 
 
 def test_weights_that_ship_are_known_by_name() -> None:
-    shipped, labelled = read_entries(["srn-looks.m2m", "ours=srn-plus.m2m"])
+    shipped, labelled = read_entries(["srn-looks.m2m", "ours=lumen.m2m"])
     assert (shipped.kind, shipped.label) == ("weights", "srn-looks.m2m")
     assert shipped.record["backbone"] == "srn-looks"
     assert labelled.label == "ours"

@@ -15,7 +15,7 @@ from torch import Tensor
 from prismask.apps.cli.models import _facts, _weights_line
 from prismask.errors import PrismaskWarning
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.camera_match import AsItIs, Turn, adapter_for
+from prismask.inference.camera_match import AsItIs, Turn, View, adapter_for
 from prismask.inference.inspection import prepare
 from prismask.inference.methods import registry
 from prismask.inference.methods.network import NetworkMethod, _pieces
@@ -88,6 +88,72 @@ def test_nothing_is_resampled(name: str) -> None:
     assert seen.shown.camera.axis == "width"
     assert seen.shown.camera.bands == camera.bands
     torch.testing.assert_close(seen.turn.back(seen.shown.measurement), shots, atol=0, rtol=0)
+
+
+# --- longer spectra than it was tried with --------------------------------------------------------
+
+LONG = {
+    "15 px": CASSI.from_step(6, 3.0),
+    "to the left": CASSI.from_step(6, -3.0),
+    "along the height": CASSI.from_step(6, 4.0, axis="height"),
+    "few bands": CASSI.from_step(4, 6.0),
+}
+TOO_LONG = CASSI.from_step(6, 5.2)
+"""26 px, where the training's own 10 px become 25 px at most."""
+
+
+def tried() -> Reconstructor:
+    """The small network, scored behind spectra of up to 12 px."""
+    model = lumen()
+    model.record["measured_cameras"] = {"bands": [4, 12], "length_px": [4.0, 12.0]}
+    return model
+
+
+def shown_to(model: Reconstructor, camera: CASSI, std: Tensor | None, planes: int = 1) -> View:
+    shots, mask = snapshots(camera, 1, planes)
+    method = network_method(model, CPU, Options(**PLAIN))
+    taken = Observation(shots, mask, camera, torch.full((1,), 0.01), std)
+    return method.view(taken, torch.full((1,), 0.5))
+
+
+@pytest.mark.parametrize("planes", [1, None], ids=["one plane", "a plane per band"])
+@pytest.mark.parametrize("name", LONG)
+def test_a_map_lies_on_its_mask_with_longer_pixels_too(name: str, planes: int | None) -> None:
+    camera = LONG[name]
+    _, mask = snapshots(camera, 1, planes or camera.bands)
+    seen = shown_to(tried(), camera, 0.5 * mask, planes or camera.bands)
+    assert seen.stretch.is_needed
+    length = abs(seen.shown.camera.offsets[-1] - seen.shown.camera.offsets[0])
+    assert length == pytest.approx(10, rel=0.05)
+    assert seen.shown.mask_std is not None
+    torch.testing.assert_close(seen.shown.mask_std, 0.5 * seen.shown.mask, atol=0.02, rtol=0)
+    everywhere = shown_to(tried(), camera, torch.full_like(mask, 0.1)).shown.mask_std
+    torch.testing.assert_close(everywhere, torch.full_like(everywhere, 0.1))
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_longer_spectra_are_delivered_with_what_is_known_of_the_mask(name: str) -> None:
+    camera, model = LONG[name], tried()
+    (shot, mask) = snapshots(camera)
+    std = 0.3 * torch.rand(mask.shape, generator=seeded(7))
+    flat = torch.full_like(mask, 0.1)
+    cubes = []
+    for told in (std, None, flat, 0.1):
+        given = {} if told is None else {"mask_std": told}
+        found = made(model, shot[0], mask, camera, noise_std=0.01, **given)
+        assert found.values.shape == (camera.bands, *SIZE)
+        assert any("times as long along the dispersion" in x for x in found.attrs["findings"])
+        seen = shown_to(model, camera, told if isinstance(told, Tensor) else None)
+        assert found.attrs["frame_stretch"] == seen.stretch.factor
+        # A batch is made the same way.
+        options = Options(noise_std=0.01, **PLAIN, **given)
+        method = network_method(model, CPU, options)
+        batch = deliver_batch(method, None, shot, mask, camera, options)
+        np.testing.assert_allclose(found.values, batch[0], atol=1e-5, rtol=1e-4)
+        cubes.append(found.values)
+    np.testing.assert_allclose(cubes[3], cubes[2], atol=1e-5)
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert np.abs(cubes[one] - cubes[other]).max() > 1e-3
 
 
 # --- the last step --------------------------------------------------------------------------------
@@ -273,7 +339,10 @@ TRIED = {**LEARNED, "measured_cameras": {"bands": [8, 54], "length_px": [21.5, 7
         (CASSI.from_step(28, -2.6, axis="height"), ""),
         (CASSI(tuple(54 * u**2 for u in np.linspace(0, 1, 28))), ""),
         (CASSI.from_step(7, 7.0), "it has 7 bands (tried with 8 to 54)"),
-        (CASSI.from_step(28, 3.0), "81 px long (tried with 21.5 to 70.5 px)"),
+        (CASSI.from_step(28, 3.0), ""),  # with longer pixels
+        (CASSI.from_step(28, -5.0, axis="height"), ""),
+        (CASSI.from_step(28, 5.1), "138 px long (tried with 21.5 to 135 px)"),
+        (CASSI.from_step(28, 0.7), "18.9 px long (tried with 21.5 to 135 px)"),
         (CASSI.from_step(28, 2.0, design="dual"), "it has two dispersers"),
         (CASSI((0.0, 6.0, 3.0, *(3.0 * k for k in range(3, 18)))), "in the order"),
     ],
@@ -283,6 +352,34 @@ def test_all_between_cameras_that_were_tried_is_within_reach(camera: CASSI, beyo
     assert found.is_within_reach == (not beyond)
     assert beyond in " ".join(found.beyond)
     assert found.is_other_camera, "its errors are still its own"
+
+
+@pytest.mark.parametrize(
+    ("bands", "step", "stretch"),
+    [
+        (28, 2.0, 1.0),
+        (28, 2.6, 1.0),  # 70.2 px: long, and tried as it is
+        (28, 3.0, 54 / 81),  # all the way to the training's own length
+        (28, -3.0, 54 / 81),
+        (10, 10.0, 0.6),
+        (28, 5.0, 0.4),
+        (28, 8.0, 0.4),  # beyond its reach, for those who insist
+        (28, 0.8, 1.0),
+    ],
+)
+def test_spectra_longer_than_those_tried_are_read_with_longer_pixels(
+    bands: int, step: float, stretch: float
+) -> None:
+    found = adapter(CASSI.from_step(bands, step), **TRIED)
+    assert found.stretch == pytest.approx(stretch)
+    notes = [line.text for line in found.findings() if line.weight == "note"]
+    assert len(notes) == (stretch < 1)
+    assert all(f"pixels {1 / stretch:.2f} times as long along" in text for text in notes)
+    assert [line.weight for line in found.findings() if line.weight != "note"] == (
+        [] if abs(step) * (bands - 1) <= 135 else ["warning"]
+    )
+    # Where nobody has looked how far it reaches, nothing is stretched.
+    assert adapter(CASSI.from_step(bands, step), **LEARNED).stretch == 1
 
 
 def test_one_camera_in_the_record_is_one_camera_and_those_near_it() -> None:
@@ -324,6 +421,24 @@ def test_one_default_serves_its_family_and_a_solver_the_rest(shipped: Path, name
         "note: gap-tv is used: this camera is beyond what the network lumen.small was trained for: "
         "it has two dispersers. Give model='lumen.small' to use it anyway."
     )
+
+
+def test_spectra_too_long_for_longer_pixels_are_left_to_a_solver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tried()
+    save_weights(model, tmp_path / "lumen.small.safetensors", {**model.record, "default": True})
+    monkeypatch.setattr(registry, "defaults", lambda: weights.defaults(tmp_path))
+    for camera, taken in ((LONG["15 px"], "lumen.small"), (TOO_LONG, "gap-tv")):
+        shots, mask = snapshots(camera)
+        cube = reconstruct(shots[0], mask[0], camera, **{**PLAIN, "precision": "auto"})
+        assert cube.attrs.get("model", cube.attrs["method"]) == taken
+    said = [line for line in cube.attrs["findings"] if "trained for" in line]
+    assert said == [
+        "note: gap-tv is used: this camera is beyond what the network lumen.small was trained for: "
+        "its spectrum is 26 px long (tried with 4 to 25 px). Give model='lumen.small' to use it "
+        "anyway."
+    ]
 
 
 def test_who_insists_is_warned(shipped: Path) -> None:

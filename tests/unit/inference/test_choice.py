@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from prismask.errors import ConfigError
+from prismask.inference.alignment.pose import KnownPose, MaskPose
 from prismask.inference.methods import registry as choice
-from prismask.inference.methods.registry import Choice, weights_for
+from prismask.inference.methods.registry import Choice, able, weights_for
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import Reconstruction, reconstruct
 from prismask.models import weights
@@ -29,11 +30,11 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Weights for one camera, weights for many, and weights that are nobody's default."""
+    """A default for one camera, who finds poses behind many, and weights that are neither."""
     facts = {"step_px": 2.0}
     records = {
         "own": {"default": True},
-        "many": {"default": "other_cameras", "spread": [0.6, 1.1], "bend": 0.1},
+        "many": {"default": "exact_masks", "spread": [0.6, 1.1], "bend": 0.1},
         "wider": {"spread": [0.3, 1.5], "bend": 0.1},
     }
     for seed, (name, more) in enumerate(records.items()):
@@ -50,17 +51,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (CASSI.from_step(BANDS, 2.0, "height"), "own"),
         (CASSI.from_step(BANDS, -2.0), "own"),
         (CASSI.from_step(BANDS, 2.01), "own"),  # 0.05 px at the last band
-        (CASSI.from_step(BANDS, 2.1), "many"),
-        (CASSI.from_step(BANDS, 1.5), "many"),
-        (CASSI.from_step(BANDS, 1.0), "many"),  # out of reach of the first
-        (CASSI.from_step(BANDS, 4.0), "many"),
-        (CASSI.from_step(BANDS + 2), "many"),
+        (CASSI.from_step(BANDS, 2.1), "own"),
+        (CASSI.from_step(BANDS, 1.5), "own"),
+        (CASSI.from_step(BANDS, 1.0), None),  # out of its reach
+        (CASSI.from_step(BANDS, 4.0), "own"),
+        (CASSI.from_step(BANDS + 2), "own"),
         (CASSI.from_step(BANDS, 0.5), None),
         (CASSI.from_step(BANDS, design="dual"), None),
     ],
 )
 def test_the_camera_decides(folder: Path, camera: CASSI, expected: str | None) -> None:
-    found = weights_for(camera, weights.defaults(folder))
+    found = weights_for(camera, able(weights.defaults(folder), Options()))
     assert (None if found is None else found.name) == expected
     chosen = Choice(Options(), CPU)
     assert chosen.for_camera(camera).name == (expected or "gap-tv")
@@ -68,13 +69,20 @@ def test_the_camera_decides(folder: Path, camera: CASSI, expected: str | None) -
     assert ("gap-tv is used" in told) == (expected is None)
 
 
-def test_a_network_that_sees_cameras_as_they_are_comes_first(folder: Path) -> None:
+@pytest.fixture
+def with_any(folder: Path) -> Path:
+    """The same, where the default is one that sees cameras as they are."""
     model = create_model("lumen", bands=BANDS, seed=9, width=8, stages=1, levels=1)
-    facts = {"step_px": 2.0, "default": True, "spread": [0.6, 1.1]}
+    facts = {"step_px": 2.0, "default": True, "spread": [0.6, 1.1], "band_counts": [4, 12]}
     save_weights(model, folder / "any.safetensors", {"name": "any", **facts})
     (folder / "own.safetensors").unlink()
-    among = weights.defaults(folder)
-    for step, expected in ((2.0, "any"), (1.5, "any"), (4.0, "many"), (0.5, None)):
+    return folder
+
+
+def test_a_network_that_sees_cameras_as_they_are_comes_first(with_any: Path) -> None:
+    first, second = weights.defaults(with_any)
+    among = (second, first)
+    for step, expected in ((2.0, "many"), (1.5, "any"), (4.0, "many"), (0.5, None)):
         found = weights_for(CASSI.from_step(BANDS, step), among)
         assert (None if found is None else found.name) == expected
 
@@ -97,36 +105,71 @@ def test_networks_are_loaded_once_and_when_needed(
         return weights.load_model(path)
 
     monkeypatch.setattr(choice, "load_model", load)
-    chosen = Choice(Options(), CPU)
-    assert loaded == ["own"]
+    chosen = Choice(Options(align=True), CPU)
     near = CASSI.from_step(BANDS, 1.5)
     assert chosen.for_camera(near) is chosen.for_camera(near)
+    assert loaded == ["own"]
+    assert chosen.aligner(near) is chosen.aligner(near)
     assert loaded == ["own", "many"]
 
 
-def test_the_network_that_reconstructs_aligns(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("bands", "step", "method", "poses_by", "cube_by"),
+    [
+        (BANDS, 2.0, None, "many", "any"),
+        (BANDS, 1.5, None, "many", "any"),
+        (BANDS, 1.5, "gap-tv", "many", "gap-tv"),
+        (4, 3.33, None, "any", "any"),  # few bands far apart: only lumen reaches those
+        (4, 3.33, "gap-tv", "any", "gap-tv"),
+        (BANDS, 4.0, None, "many", "gap-tv"),  # too long for a lumen whose record says no more
+        (BANDS, 0.5, None, None, "gap-tv"),
+    ],
+)
+def test_weights_that_feel_wrong_masks_find_the_pose_for_the_default(
+    with_any: Path, bands: int, step: float, method: str | None, poses_by: str | None, cube_by: str
+) -> None:
+    camera = CASSI.from_step(bands, step)
+    chosen = Choice(Options(method, align=True), CPU)
+    assert chosen.for_camera(camera).name == cube_by
+    aligner = chosen.aligner(camera)
+    assert (None if aligner is None else aligner.name) == poses_by
+    assert Choice(Options(method, pose=KnownPose(MaskPose())), CPU).for_camera(camera).name == (
+        cube_by
+    )
+
+
+def test_nobody_is_asked_for_a_pose_that_is_not_wanted(folder: Path) -> None:
     near = CASSI.from_step(BANDS, 1.5)
-    plain, solver = (Choice(Options(method, align=True), CPU) for method in (None, "gap-tv"))
+    plain = Choice(Options(), CPU)
     assert plain.aligner(near) is plain.for_camera(near)
-    aligner = solver.aligner(near)
-    assert aligner is not None
-    assert aligner.name == "many"
     assert Choice(Options("gap-tv"), CPU).aligner(near) is None
+
+
+def test_a_network_that_was_asked_for_aligns_for_itself(folder: Path) -> None:
+    asked = Choice(Options(model=str(folder / "wider.safetensors"), align=True), CPU)
+    for step in (2.0, 1.5, 0.5):
+        camera = CASSI.from_step(BANDS, step)
+        assert asked.aligner(camera) is asked.for_camera(camera)
+        assert asked.for_camera(camera).name == "wider"
 
 
 def test_a_cube_tells_who_made_it_and_recipes_differ(folder: Path) -> None:
     mask = Mask(fabricate_mask((40, 48), seeded(0)).numpy())
     grid = tuple(450.0 + 40 * k for k in range(BANDS))
     found = {}
-    for camera in (OWN, CASSI.from_step(BANDS, 1.5)):
+    for camera in (OWN, CASSI.from_step(BANDS, 1.0)):
         shot = simulate(random_scene(1, (40, 48), grid), mask, camera)
         cube = reconstruct(shot, mask, camera, check_mask=False)
-        found[cube.attrs["model"]] = cube.attrs["recipe"]
+        found[cube.attrs.get("model", cube.attrs["method"])] = cube.attrs["recipe"]
         again = Reconstruction(Options(check_mask=False)).recipe(shot, mask, camera, None)
         asked = Options(check_mask=False, model=str(folder / "own.safetensors"))
         same = Reconstruction(asked).recipe(shot, mask, camera, None) == again
         assert same == (camera is OWN)
-    assert list(found) == ["own", "many"]
+    assert list(found) == ["own", "gap-tv"]
+    # Who finds the pose decides the result as well.
+    aligning = (Options(align=True, model=model) for model in (None, folder / "own.safetensors"))
+    recipes = {Reconstruction(how).recipe(shot, mask, OWN, None) for how in aligning}
+    assert len(recipes) == 2
 
 
 def test_what_no_default_can_do_is_told_first(folder: Path) -> None:

@@ -39,13 +39,13 @@ def test_shipped_weights_by_name(folder: Path) -> None:
     assert shipped(folder.parent / "missing") == ()
 
 
-def test_some_weights_are_for_other_cameras_than_the_default_s(folder: Path) -> None:
+def test_some_weights_find_poses_beside_the_default(folder: Path) -> None:
     assert [one.name for one in defaults(folder)] == ["other"]
     shipped.cache_clear()
     model = create_model("srn", bands=4, seed=0, width=8, blocks=1)
     # Its name comes first, but it is not the first choice.
-    save_weights(model, folder / "far.safetensors", {"name": "far", "default": "other_cameras"})
-    assert [one.name for one in defaults(folder)] == ["other", "far"]
+    save_weights(model, folder / "fine.safetensors", {"name": "fine", "default": "exact_masks"})
+    assert [one.name for one in defaults(folder)] == ["other", "fine"]
     found = default_weights(folder)
     assert found is not None
     assert found.name == "other"

@@ -16,6 +16,7 @@ from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
 from prismask import __version__
 from prismask.apps.cli.calibrate import calibrate
 from prismask.apps.cli.camera import camera
+from prismask.apps.cli.camera_refine import check, refine
 from prismask.apps.cli.demo import demo
 from prismask.apps.cli.evaluate import analyse, evaluate, join, report, spectra_test, stress
 from prismask.apps.cli.evaluate_pair import evaluate_pair
@@ -48,10 +49,16 @@ app = App(
 )
 
 for command in (
-    demo, info, camera, simulate, reconstruct, view, serve, models, calibrate, render,
+    demo, info, simulate, reconstruct, view, serve, models, calibrate, render,
     spectra, evaluate_pair, convert, export, join, report,
 ):  # fmt: skip
     app.command(command)
+# A camera is measured from pictures, refined and checked from snapshots.
+cameras = App(name="camera")
+cameras.default(camera)
+cameras.command(refine)
+cameras.command(check)
+app.command(cameras)
 for scoring in (train, evaluate, stress, spectra_test, analyse):
     # Flags that are off by default need no second name that turns them off.
     app.command(scoring, default_parameter=Parameter(negative=()))

@@ -283,7 +283,7 @@ def as_aligner(method: Method) -> Aligner | None:
 
 
 class Choice:
-    """The methods of one run; the second default is loaded when a camera first needs it."""
+    """The methods of one run; who finds poses is loaded when that is first wanted."""
 
     def __init__(self, options: Options, device: torch.device, given: Any = None) -> None:
         self.options = options
@@ -303,15 +303,15 @@ class Choice:
     def aligner(self, camera: CASSI) -> Aligner | None:
         """Who finds the mask's pose: what was asked for, if it can, else weights that ship for it.
 
-        Those feel a wrong mask most. Where they do not reach the camera, the network that
-        reconstructs aligns for itself.
+        Those feel a wrong mask most. Where they do not reach the camera, the default network that
+        does aligns, for itself or for the solver that was asked for.
         """
         own = as_aligner(self.for_camera(camera))
         if not self.options.align or (self._asked is not None and own is not None):
             return own
         exact = tuple(one for one in defaults() if one.is_default_for_exact_masks)
-        chosen = weights_for(camera, exact)
-        return own if chosen is None else as_aligner(self._shipped(chosen))
+        chosen = weights_for(camera, exact) or weights_for(camera, self._defaults)
+        return None if chosen is None else as_aligner(self._shipped(chosen))
 
     def settle(self, made: Estimate, options: Options) -> Estimate:
         """The estimate, or the quick solver's where that is expected to be clearly better.
