@@ -22,6 +22,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="streams are clo
 
 COMMANDS = {
     "--help": "--help",
+    "longer help": "reconstruct --help",
     "info": "info shot.nc",
     "reconstruct": "reconstruct shot.nc --mask mask.nc --iterations 1 --no-quick-look -o cube.nc",
 }
@@ -101,13 +102,16 @@ def test_remarks_into_a_pipe_that_nobody_reads(files: Path) -> None:
         {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
         {"COLUMNS": "0"},
         {"COLUMNS": "wide"},
+        {"COLUMNS": "1"},
+        {"COLUMNS": "100000000"},
+        {"COLUMNS": "9" * 5000},
         {"HOME": None},
         {"HOME": "/nonexistent"},
     ],
-    ids=str,
+    ids=lambda changes: str(changes)[:60],
 )
 def test_odd_environments(files: Path, changes: dict[str, str | None]) -> None:
-    for name in ("--help", "info"):
+    for name in ("--help", "longer help", "info"):
         done = prismask(files, COMMANDS[name], **changes)
         assert (done.returncode, done.stderr) == (0, ""), name
         assert done.stdout

@@ -636,6 +636,14 @@ def test_a_network_for_an_odd_camera_knows_it(tmp_path: Path, design: str) -> No
     assert not method.adapter(other).is_within_reach
 
 
+def test_the_time_left_runs_out_as_the_schedule_does(tmp_path: Path) -> None:
+    train(tiny_config(schedule={"epochs": 2, "warmup_epochs": 0}), tmp_path)
+    steps = [line for line in metrics(tmp_path) if line["event"] == "step"]
+    assert steps[-1]["progress"] == pytest.approx(1.0)
+    assert steps[-1]["seconds_left"] == pytest.approx(0.0, abs=1e-6)
+    assert steps[0]["seconds_left"] > 0
+
+
 def test_a_run_goes_on_from_another_s_weights(tmp_path: Path) -> None:
     first = train(tiny_config(), tmp_path / "first")
     save_weights(first.state.model, tmp_path / "w.safetensors", {"name": "first", "step": 48})

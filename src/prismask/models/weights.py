@@ -19,6 +19,7 @@ import hashlib
 import json
 import math
 import os
+import sys
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -133,6 +134,12 @@ ARCHITECTURE = ("backbone", "bands", "inputs", "options", "posterior")
 """The part of a record that says which network the tensors belong to."""
 TABLES = ("interval", "masks", "data")
 """Facts of a record that are tables where they are there."""
+INTERVAL_TABLES = ("learned", "trust")
+"""Tables within `interval`; what they hold is checked by those who use it."""
+MOST_STEPS = 100_000_000
+"""More steps than any training has made; a file that claims more is not believed."""
+LONGEST_SPECTRUM_PX = 100_000
+"""Longer than any sensor."""
 LONGEST_REASON = 300
 """Letters of why a record is not believed: it may hold numbers of any length."""
 
@@ -242,20 +249,40 @@ def _check_facts(record: dict[str, Any], path: Path) -> None:
     missing = [key for key in ARCHITECTURE if key not in record]
     if missing:
         raise WeightsError(f"the record of {path} lacks {', '.join(missing)}.")
-    for key in ("posterior", "options", *TABLES):
-        if not isinstance(record.get(key) or {}, dict):
-            raise WeightsError(f"the record of {path} has no table at {key!r}.")
+    _check_tables(record, ("posterior", "options", *TABLES), path)
+    _check_tables(record.get("interval") or {}, INTERVAL_TABLES, path)
     with _believed(path, "says what cannot be"):
-        bands = trained_camera(record).bands
-        if bands != int(record["bands"]):
-            raise ConfigError(f"its camera has {bands} bands and its network {record['bands']}.")
+        camera = trained_camera(record)
+        if camera.bands != int(record["bands"]):
+            raise ConfigError(
+                f"its camera has {camera.bands} bands and its network {record['bands']}."
+            )
+        if camera.extent > LONGEST_SPECTRUM_PX:
+            raise ConfigError(f"its camera spreads the spectrum over {camera.extent} pixels.")
         trained_variation(record)
         ensemble_size(record)
         level = float(record.get("input_level", 1.0))
         if not 0 < level < math.inf:
             raise ConfigError(f"input_level is {level:g}; it is a number above 0.")
+        _check_number(record, "step", 0, MOST_STEPS)
+        _check_number(record, "seconds", 0, sys.float_info.max)
+        _check_number(record, "step_px", -LONGEST_SPECTRUM_PX, LONGEST_SPECTRUM_PX)
         if record.get("wavelengths_nm"):
-            check_wavelengths(record["wavelengths_nm"], bands)
+            check_wavelengths(record["wavelengths_nm"], camera.bands)
+
+
+def _check_tables(facts: Mapping[str, Any], names: tuple[str, ...], path: Path) -> None:
+    """Raise where one of `names` is there and is no table."""
+    for key in names:
+        if not isinstance(facts.get(key), dict | None):
+            raise WeightsError(f"the record of {path} has no table at {key!r}.")
+
+
+def _check_number(record: Mapping[str, Any], key: str, least: float, most: float) -> None:
+    """Raise where `key` is there and is no number from `least` to `most`."""
+    value = record.get(key, least)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise ConfigError(f"{key} is {value!r}; it is a number from {least:g} to {most:g}.")
 
 
 @contextmanager
@@ -297,6 +324,14 @@ class Measured:
     """Fewest and most bands."""
     length_px: tuple[float, float]
     """Shortest and longest spectrum, in pixels."""
+
+    def __post_init__(self) -> None:
+        (fewest, most), (shortest, longest) = self.bands, self.length_px
+        if not (1 <= fewest <= most and 0 <= shortest <= longest < math.inf):
+            raise ConfigError(
+                f"cameras of {fewest} to {most} bands over {shortest:g} to {longest:g} px were "
+                "not measured."
+            )
 
 
 @dataclass(frozen=True)

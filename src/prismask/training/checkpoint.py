@@ -22,14 +22,12 @@ import torch
 from torch import Tensor, nn
 
 from prismask.errors import WeightsError
-from prismask.models.weights import read_sealed, write_sealed
+from prismask.models.weights import MOST_STEPS, read_sealed, write_sealed
 from prismask.training.config import TrainConfig, difference, from_table
 from prismask.training.optimizers import Optimisers
 from prismask.training.state import TrainState
 
 FORMAT = "prismask-checkpoint-2"
-MOST_STEPS = 100_000_000
-"""More steps than any training has made; a checkpoint that claims more is not believed."""
 FREE_TO_CHANGE = ("output.", "speed.device", "speed.compile", "speed.graphs", "data.folder")
 """Keys that may differ between a checkpoint and the run that takes it up."""
 

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from prismask.apps.cli.app import run
 from prismask.apps.cli.camera_options import LONGEST_LIST, parse_numbers
+from prismask.apps.cli.simulate import SensorOptions, build_sensor
 from prismask.errors import ConfigError
+from prismask.optics.randomness import seeded
 from prismask.scenes.formats.files import load, save
 from prismask.scenes.records import Cube
 
@@ -196,3 +199,12 @@ def test_info_fails_where_nothing_can_be_used(
     assert "--variable" not in said
     np.savez(tmp_path / "two.npz", a=np.ones((4, 4)), b=np.ones((4, 4)))
     assert run(["info", str(tmp_path / "two.npz")]) == 0
+
+
+def test_the_sensor_that_is_asked_for_is_the_one_that_measures() -> None:
+    """In the dark there is no shot noise: what is left is that of reading, in electrons."""
+    sensor = build_sensor(SensorOptions(full_well=1000.0, read_noise=20.0))
+    assert sensor is not None
+    dark = sensor.apply(torch.zeros(1, 200, 200), seeded(0))
+    assert float(dark.std()) == pytest.approx(0.02, rel=0.05)
+    assert build_sensor(SensorOptions()) is None

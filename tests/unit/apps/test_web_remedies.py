@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import prismask
-from prismask.apps.web.jobs import Job
+from prismask.apps.web.jobs import Job, JobQueue
+from prismask.apps.web.limits import Limits
 from prismask.apps.web.remedies import COLD_SECONDS, Estimates, changed_order, notices, page_words
-from prismask.apps.web.results import Result
+from prismask.apps.web.results import Result, ResultStore
 from prismask.apps.web.work import Order
 from prismask.scenes.records import Cube, Mask, Measurement
 
@@ -118,6 +119,17 @@ def test_time_left_is_known_from_the_first_second(tmp_path: Path) -> None:
     assert job.seconds_left == pytest.approx(0.9 * 1.0 + 0.1 * 15.0, abs=0.1), "by its progress"
     job.ended = time.monotonic()
     assert job.seconds_left == 0
+
+
+def test_who_waits_is_told_the_time_of_all_before(tmp_path: Path) -> None:
+    queue = JobQueue(Limits(), ResultStore(tmp_path, 10**6), tmp_path)
+    queue.close()  # nobody works any more, so what is put there stays as it is
+    running, first, second = (Job("x", tmp_path, Order(), expected=s) for s in (20.0, 5.0, 2.0))
+    running.state, running.started = "running", time.monotonic() - 12
+    queue._jobs = {job.id: job for job in (running, first, second)}
+    queue._waiting.extend((first, second))
+    times = [queue.seconds_left(job) for job in (running, first, second)]
+    assert times == pytest.approx([8.0, 13.0, 15.0], abs=0.2)
 
 
 def test_a_variable_cannot_be_named_on_the_page() -> None:

@@ -226,6 +226,13 @@ def test_the_store_forgets_the_oldest_where_memory_ends(tmp_path: Path) -> None:
     assert store.get(results[2].id) is results[2]
 
 
+def test_error_bars_and_what_it_was_made_from_count_as_memory(full: Result) -> None:
+    plane = 4 * 3 * 5 * 7
+    # Value, spread and both ends; the reference; snapshot and mask.
+    assert full.nbytes == 4 * plane + plane + 4 * (5 * 9 + 5 * 7)
+    assert Result("bare", Cube(full.cube.values)).nbytes == plane
+
+
 def test_the_file_of_a_result_goes_with_it(tmp_path: Path, full: Result) -> None:
     store = ResultStore(tmp_path, most_bytes=10**9)
     store.add(full)

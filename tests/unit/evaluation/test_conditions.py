@@ -76,6 +76,13 @@ def test_shift_moves_by_its_size() -> None:
         assert (row**2 + column**2) ** 0.5 == pytest.approx(1.5, abs=1e-4)
 
 
+def test_a_mask_turns_either_way() -> None:
+    ways = [Rotation(0.7).apply(MASK), Rotation(-0.7).apply(MASK)]
+    found = [situation("rotation", 0.7, trial=trial).coded for trial in range(12)]
+    taken = [[torch.equal(one, way) for way in ways].index(True) for one in found]
+    assert 3 <= sum(taken) <= 9
+
+
 def test_measurement_noise_counts_in_the_cube_s_range() -> None:
     cubes = torch.full((1, BANDS, 64, 64), 0.5)
     mask = torch.ones(1, 1, 64, 64)

@@ -11,11 +11,12 @@ from prismask.inference import inspection
 from prismask.inference.alignment.pose import Registration
 from prismask.inference.engine import project, throughput
 from prismask.inference.inspection import Snapshot
+from prismask.inference.options import Options
 from prismask.inference.reconstruct import Residual, reproject
 from prismask.optics.camera import CASSI, Resolved, camera_attrs, resolve_camera
 from prismask.optics.fabricate import fabricate_mask
 from prismask.optics.randomness import seeded
-from prismask.scenes.records import Mask
+from prismask.scenes.records import Mask, Measurement
 from prismask.scenes.synthetic.demo import random_scene
 
 CAMERA = CASSI.from_step(12)
@@ -101,6 +102,17 @@ def test_saturation_is_noticed() -> None:
     [finding] = inspection.exposure_findings(clipped, 0.0)
     assert finding.weight == "warning"
     assert "2 % of the snapshot's pixels are at its largest value" in finding.text
+
+
+@pytest.mark.parametrize("given", [None, 0.25])
+def test_a_dark_level_is_called_estimated_only_where_it_is(given: float | None) -> None:
+    _, mask, signal = _shot()
+    shot, code = Measurement((signal + 0.25).numpy()), Mask(mask[0, 0].numpy())
+    options = Options(dark=given, check_mask=False, bad_pixels="none")
+    found = inspection.inspect(shot, code, CAMERA, options, torch.device("cpu"))
+    told = [one.text for one in found.findings if "dark level" in one.text]
+    assert found.dark == pytest.approx(0.25, abs=0.05)
+    assert bool(told) == (given is None)
 
 
 def test_a_frame_that_is_clipped_everywhere_says_so_in_plain_numbers() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from calibrated_network import bare_network, engine_of, even_interval
 
 from prismask.errors import WeightsError
 from prismask.inference.intervals.evidence import (
@@ -21,6 +22,7 @@ from prismask.inference.intervals.evidence import (
     fit_trust,
 )
 from prismask.inference.intervals.snapshots import Rows
+from prismask.inference.methods.network import NetworkMethod
 from prismask.inference.methods.protocol import Estimate
 from prismask.inference.methods.registry import Choice
 from prismask.inference.options import Options
@@ -173,6 +175,18 @@ def test_a_solver_that_was_never_better_is_never_taken() -> None:
 def test_a_damaged_rule_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(WeightsError, match=r"rule of trust stored with mine\.safetensors"):
         TrustRule.from_record(rule().to_record() | change, "mine.safetensors")
+
+
+def test_a_damaged_rule_is_told_before_the_work() -> None:
+    model = bare_network()
+    model.source = "mine.safetensors"
+    stored = {"learned": even_interval().to_record(), "trust": rule().to_record()}
+    model.record["interval"] = stored
+    method = NetworkMethod(engine_of(model), "mine")
+    method.check(Options())
+    stored["trust"] |= {"weights": [1.0]}
+    with pytest.raises(WeightsError, match=r"rule of trust stored with mine\.safetensors"):
+        method.check(Options())
 
 
 def estimate(verdict: Verdict) -> Estimate:

@@ -363,3 +363,13 @@ def test_what_is_no_hidden_matrix_is_named(name: str) -> None:
     sizes = {n: p.shape for n, p in tiny(name).backbone.named_parameters()}
     for n in hidden if name != "hssp" else ():
         assert BANDS not in sizes[n][:2], n
+
+
+@torch.no_grad()
+def test_every_snapshot_of_a_batch_gets_a_mask_of_its_own() -> None:
+    model = create_model("srn", bands=4, mask_posterior="fixed", seed=0, width=8, blocks=1)
+    camera, generator = CASSI.from_step(4), torch.Generator().manual_seed(0)
+    mask = torch.rand(1, 1, 12, 14, generator=generator)
+    shot = camera.forward(torch.rand(1, 4, 12, 14, generator=generator), mask)
+    first, second = model.sample(shot.expand(2, -1, -1), mask, camera, generator)
+    assert not torch.allclose(first, second, atol=1e-4)

@@ -100,6 +100,18 @@ def test_no_flipped_bit_is_accepted(saved: Path) -> None:
         {"wavelengths_nm": [450, 450, 450, 450]}, {"wavelengths_nm": [450, 500]},
         {"spread": [1.2, 0.8]}, {"spread": [-1, 1]}, {"spread": [math.nan, 1]}, {"bend": -1},
         {"jitter": 9}, {"band_counts": [0]},
+        {"step": -5}, {"step": 10**9}, {"step": "many"}, {"step": True}, {"step": math.nan},
+        {"seconds": -1}, {"seconds": math.inf}, {"step_px": 1e9}, {"step_px": -1e9},
+        {"step_px": 60_000}, {"offsets_px": [0, 2, 4, 1e9]},
+        {"offsets_px": [0, 2, 4, 6], "step_px": 1e9},
+        {"measured_cameras": {"bands": [54, 8], "length_px": [20, 70]}},
+        {"measured_cameras": {"bands": [8, 54], "length_px": [70, 20]}},
+        {"measured_cameras": {"bands": [0, 54], "length_px": [20, 70]}},
+        {"measured_cameras": {"bands": [8, 54], "length_px": [20, math.inf]}},
+        {"measured_cameras": {"bands": [8, 54], "length_px": [-1, 70]}},
+        {"measured_cameras": 5}, {"measured_cameras": {"bands": 5}},
+        {"interval": []}, {"interval": False}, {"interval": {"learned": 5}},
+        {"interval": {"learned": [1]}}, {"interval": {"trust": "much"}}, {"interval": {"trust": 0}},
     ],
 )  # fmt: skip
 def test_records_that_describe_no_network_are_refused_by_name(

@@ -200,3 +200,11 @@ def test_a_sensor_that_is_blind_in_places(camera: CASSI) -> None:
     torch.testing.assert_close(guess, camera.spread(even, mask))
     assert blind != camera.without(bad.logical_not())
     assert blind != camera
+
+
+def test_a_mirrored_camera_with_bad_pixels_stays_where_it_was() -> None:
+    """Its lowest band lands a part of a pixel further on, which must not be lost."""
+    camera = CASSI.from_step(4, 1.3).mirrored()
+    blind = camera.without(torch.zeros(12, 14 + camera.extent, dtype=torch.bool))
+    assert camera.start > 0
+    assert (blind.offsets, blind.start) == (camera.offsets, camera.start)

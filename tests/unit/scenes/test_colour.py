@@ -112,6 +112,16 @@ def test_auto_exposure_ignores_overall_brightness_and_survives_black() -> None:
     assert not to_srgb(black).any()
 
 
+def test_auto_exposure_shows_all_but_the_highlights_at_nine_tenths() -> None:
+    """Where a few pixels are a hundred times as bright, the others are shown as without them."""
+    grey = np.full((len(FULL), 20, 50), 0.3)
+    grey[:, 0, :4] = 30.0
+    picture = to_srgb(Cube(grey, FULL))
+    # 0.9 of the light, by the formula of IEC 61966-2-1.
+    assert np.all(picture[1:] == round(255 * (1.055 * 0.9 ** (1 / 2.4) - 0.055)))
+    assert np.all(picture[0, :4] == 255)
+
+
 @pytest.mark.parametrize("exposure", [0.0, -1.0, float("nan")])
 def test_senseless_exposure_is_refused(exposure: float) -> None:
     with pytest.raises(ConfigError, match="exposure"):

@@ -55,6 +55,21 @@ def test_it_denoises_a_low_rank_image() -> None:
     assert psnr(found, truth) > psnr(noisy, truth) + 3
 
 
+def test_patches_are_matched_anew_after_some_iterations(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Tensor] = []
+
+    def match(guide: Tensor, matching: Matching) -> Tensor:
+        seen.append(guide.clone())
+        return match_patches(guide, matching)
+
+    monkeypatch.setattr("prismask.solvers.desci.match_patches", match)
+    truth, mask = scene(), aperture()
+    solver = DeSci(iterations=7, start_iterations=3, match_every=3, **SMALL)  # type: ignore[arg-type]
+    solver(CAMERA.forward(truth, mask), mask, CAMERA)
+    assert len(seen) == 3
+    assert not torch.equal(seen[0], seen[1])
+
+
 def test_it_improves_on_its_start() -> None:
     truth, mask = scene(), aperture()
     measurement = CAMERA.forward(truth, mask)

@@ -14,6 +14,7 @@ from prismask.training.data.masks import (
     _blurred,
     _moved,
     as_seen,
+    chromatic,
     draw_faults,
     told_spread,
 )
@@ -88,6 +89,26 @@ def test_errors_of_the_dispersion_stay_small_and_keep_the_lowest_band() -> None:
     assert float(error[:, 0].abs().max()) == 0
     assert float(error.abs().max()) < (SPREAD + BEND) * 10
     assert bool((places.diff(dim=1) > 0).all())
+
+
+def test_a_bend_moves_the_middle_by_its_share_and_leaves_the_ends() -> None:
+    offsets = torch.tensor([0.0, 5.0, 10.0], dtype=torch.float64)
+    faults = Faults(masks(), masks(), NONE, torch.full((1, 1), 0.01))
+    torch.testing.assert_close(
+        faults.places(offsets) - offsets, torch.tensor([[0.0, 0.1, 0.0]], dtype=torch.float64),
+        atol=1e-8, rtol=1e-6,
+    )  # fmt: skip
+
+
+def test_a_lens_is_sharp_where_it_is_in_focus() -> None:
+    sharp = masks()
+    for focus, best in ((0.1, 0), (0.5, 2), (0.9, 4)):
+        seen = chromatic(sharp, 5, focus)
+        assert seen.shape == (1, 5, 48, 48)
+        torch.testing.assert_close(seen[:, best : best + 1], sharp, atol=1e-6, rtol=0)
+        off = (seen - sharp).square().mean((0, 2, 3)).sqrt()
+        far = [abs(band - best) for band in range(5)]
+        torch.testing.assert_close(off / off.max(), torch.tensor(far) / max(far))
 
 
 def test_what_is_found_includes_the_dispersion() -> None:

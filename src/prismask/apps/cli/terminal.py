@@ -26,13 +26,16 @@ from typing import Any, TextIO
 from prismask.progress import SECONDS_BETWEEN_LINES, Pace, Progress, duration
 from prismask.scenes.formats.contents import printable
 
+WIDTHS = range(10, 1001)
+"""Columns to write for: in one, laying out the help never ends; in millions it fills the memory."""
+
 
 def settle_streams() -> None:
     """Make the surroundings of a process such that nothing written can end it.
 
     Closed streams become nothing: files would else get their numbers, and be written into. Letters
-    that a stream cannot show become their codes, also those of the help. A terminal without a width
-    has none to write for.
+    that a stream cannot show become their codes, also those of the help. A terminal without a
+    sensible width has none to write for.
     """
     for number in range(3):
         try:
@@ -44,8 +47,8 @@ def settle_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    columns = os.environ.get("COLUMNS", "1")
-    if not (columns.isascii() and columns.isdigit() and int(columns) > 0):
+    columns = os.environ.get("COLUMNS")
+    if columns is not None and columns not in map(str, WIDTHS):
         del os.environ["COLUMNS"]
 
 

@@ -137,6 +137,13 @@ class NetworkMethod:
         source = self.engine.network.model.source
         return LearnedInterval.from_record(stored[LEARNED], source or "the weights")
 
+    def trust(self) -> TrustRule | None:
+        """The rule of trust stored with the weights, if there is one."""
+        stored = (self.record.get("interval") or {}).get("trust")
+        if stored is None:
+            return None
+        return TrustRule.from_record(stored, self.engine.network.model.source or "the weights")
+
     @property
     def judges_itself(self) -> bool:
         """Whether a rule of trust is stored with the weights."""
@@ -157,6 +164,7 @@ class NetworkMethod:
         interval = self.interval()
         if interval is not None:
             interval.check(options.level, ensemble_size(self.record) > 1)
+            self.trust()  # a damaged rule is told before the work
 
     def view(self, taken: Observation, brightness: Tensor, bad: Tensor | None = None) -> View:
         """Snapshots `(B, H, L)` as the network knows them; noise and brightness are `(B,)`."""
@@ -236,10 +244,9 @@ class NetworkMethod:
         self, evidence: Evidence, interval: LearnedInterval, level: float, width: Array
     ) -> Verdict | None:
         """How far to trust the cube, where a rule for that is stored."""
-        stored = self.record["interval"].get("trust")
-        if stored is None:
+        rule = self.trust()
+        if rule is None:
             return None
-        rule = TrustRule.from_record(stored, self.engine.network.model.source or "the weights")
         mean = float(width.mean()) / evidence.level * interval.width_ratio(level)
         return rule.verdict(evidence.facts, mean, evidence.probe_gain)
 
