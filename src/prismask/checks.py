@@ -16,6 +16,8 @@ from prismask.errors import ConfigError, ShapeError, ValuesError
 
 LIKENESS = 0.7
 """Of two words, from which one may be a slip of the other."""
+SHORT, LIKENESS_IF_SHORT = 3, 0.6
+"""One wrong letter of so few makes more of a difference: D66 and D65 are alike to 0.67."""
 
 
 class HasShape(Protocol):
@@ -65,7 +67,8 @@ def check_finite(array: Any, name: str) -> None:
 
 def closest(word: str, known: Iterable[str]) -> str | None:
     """The known word that may be meant, or None where nothing is like it."""
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=LIKENESS)
+    cutoff = LIKENESS_IF_SHORT if len(word) <= SHORT else LIKENESS
+    found = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
     return found[0] if found else None
 
 
