@@ -104,6 +104,8 @@ def test_the_page_about_spectra_quotes_its_table() -> None:
 
     quoted = {line for line in lines("pages/spectra.md") if not line.startswith("|--")}
     assert len(quoted) > 40
-    assert quoted <= lines("spectra/summary.md")
-    trials = {row["trials"] for row in read_table(RESULTS / "spectra" / "summary.csv")}
-    assert f"--trials {max(trials)} --out results/spectra" in _text("results/pages/spectra.md")
+    assert quoted <= lines("spectra/summary.md") | lines("spectra-lumen/summary.md")
+    for folder in ("spectra", "spectra-lumen"):
+        trials = {row["trials"] for row in read_table(RESULTS / folder / "summary.csv")}
+        command = f"--trials {max(trials)} --out results/{folder}`"
+        assert command in _text("results/pages/spectra.md")

@@ -25,7 +25,7 @@ from prismask.evaluation.tables.summaries import PairedRow, Summary, SummaryRow,
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "results"
-SPECTRA = RESULTS / "spectra"
+SPECTRA = (RESULTS / "spectra", RESULTS / "spectra-lumen")
 QUOTING = ("README.md", "docs/models.md", "results/README.md")
 """Pages that quote the headline."""
 SPREAD = r"\d\d\.\d\d ± \d\.\d\d"
@@ -139,7 +139,7 @@ def _anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize(
     "folder",
-    sorted(path.parent for path in RESULTS.rglob("summary.csv") if path.parent != SPECTRA),
+    sorted(path.parent for path in RESULTS.rglob("summary.csv") if path.parent not in SPECTRA),
     ids=lambda p: p.name,
 )
 def test_every_summary_is_what_its_tables_make(folder: Path) -> None:
@@ -152,7 +152,8 @@ def test_every_summary_is_what_its_tables_make(folder: Path) -> None:
     assert text(record, summary) == (folder / "summary.md").read_text(encoding="utf-8")
 
 
-def test_the_summary_of_spectra_is_what_its_tables_make() -> None:
-    record = spectra.RECORD.read(SPECTRA)
-    text = summary_text(list(read_table(SPECTRA / "summary.csv")), record)
-    assert text == (SPECTRA / "summary.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("folder", SPECTRA, ids=lambda p: p.name)
+def test_the_summary_of_spectra_is_what_its_tables_make(folder: Path) -> None:
+    record = spectra.RECORD.read(folder)
+    text = summary_text(list(read_table(folder / "summary.csv")), record)
+    assert text == (folder / "summary.md").read_text(encoding="utf-8")
