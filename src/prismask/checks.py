@@ -16,8 +16,9 @@ from prismask.errors import ConfigError, ShapeError, ValuesError
 
 LIKENESS = 0.7
 """Of two words, from which one may be a slip of the other."""
-SHORT, LIKENESS_IF_SHORT = 3, 0.6
-"""One wrong letter of so few makes more of a difference: D66 and D65 are alike to 0.67."""
+SHORT, LIKENESS_IF_SHORT = 5, 0.6
+"""A slip in so few letters makes more of a difference: D66 and D65 are alike to 0.67, value and
+valid to 0.6."""
 
 
 class HasShape(Protocol):

@@ -41,7 +41,9 @@ def test_a_slash_may_stand_in_a_label_and_an_equals_sign_in_a_path(tmp_path: Pat
 
 
 def test_kinds_labels_and_options(tmp_path: Path) -> None:
-    file = weights(tmp_path / "weights.safetensors", name="mine", wavelengths_nm=[1, 2, 3, 4])
+    file = weights(
+        tmp_path / "weights.safetensors", name="mine", wavelengths_nm=[500, 510, 520, 530]
+    )
     found = read_entries(
         ["gap-tv:iterations=3,coupling=band", "srn:width=8,blocks=1", str(file), f"b={tmp_path}"]
     )
@@ -51,7 +53,7 @@ def test_kinds_labels_and_options(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert found[0].options == {"iterations": 3, "coupling": "band"}
     assert found[2].bands == BANDS
-    assert found[2].wavelengths == (1.0, 2.0, 3.0, 4.0)
+    assert found[2].wavelengths == (500.0, 510.0, 520.0, 530.0)
     assert found[1].bands is None
 
 
