@@ -22,6 +22,7 @@ from prismask.inference.intervals.snapshots import Plan, Studio, collect, draw_c
 from prismask.inference.methods.registry import network_method
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import reconstruct
+from prismask.models.inputs import Observation
 from prismask.models.network import Reconstructor
 from prismask.models.weights import load_weights, read_record, save_weights
 from prismask.optics.camera import CASSI
@@ -179,7 +180,8 @@ def test_another_number_of_bands(model: Reconstructor, bands: int) -> None:
         # The same without the factor C′ / C.
         adapter = BandAdapter.between(camera, BANDS)
         signal = camera.forward(truth[None], mask[None])[0]
-        wrong = Engine(model, CPU, "float32").run(signal, mask[None], adapter.shown).values
+        seen = Observation(signal[None], mask[None], adapter.shown)
+        wrong = Engine(model, CPU, "float32").run(seen).values
         pretended.append(float((adapter.back(wrong) - truth).square().mean().sqrt()))
     assert np.mean(adapted) < 1.25 * np.mean(own)
     assert np.mean(adapted) < np.mean(pretended)
