@@ -38,6 +38,11 @@ class DataConfig:
     only columns that all bands reach know it whole."""
     scale: tuple[float, float] = (1.0, 2.0)
     """Random enlargement of a crop; below 1 it is taken from a scene averaged 2×2."""
+    resampling: str = "linear"
+    """Interpolation of crops that are not at the scene's own resolution: "linear", or "cubic",
+    which keeps them as sharp as the scene (training/data/crops.py)."""
+    choices: int = 1
+    """How many crops are drawn for each that is taken: the one with most contrast."""
     native_share: float = 0.0
     """Share of crops left at the scene's own resolution, pixel for pixel."""
     flip: bool = True
@@ -314,6 +319,7 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         choose(self.data.source, ("cave", "synthetic"), "data.source")
+        choose(self.data.resampling, ("linear", "cubic"), "data.resampling")
         choose(self.masks.source, ("train", "single", "fabricated"), "masks.source")
         choose(self.masks.per, ("batch", "sample"), "masks.per")
         choose(self.loss.kind, KINDS, "loss.kind")
@@ -447,6 +453,7 @@ LIMITS: Mapping[str, Limit] = {
         "above 0 and at most 1; for no noise at all set data.noise_std = [0, 0]",
         lambda number: 0 < number <= 1,
     ),
+    "data.choices": COUNT,
     "data.synthetic_scenes": COUNT,
     "data.synthetic_size": COUNT,
     "masks.calibration_error": STRENGTH,

@@ -81,7 +81,8 @@ class Prepared:
 
     def bank(self, scenes: Tensor, config: TrainConfig) -> SceneBank:
         """Scenes ready to be cropped."""
-        return SceneBank(scenes, config.data.crop, config.data.scale[0])
+        data = config.data
+        return SceneBank(scenes, data.crop, data.scale[0], data.resampling)
 
 
 def prepare(

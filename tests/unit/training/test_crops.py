@@ -87,9 +87,10 @@ def test_all_eight_orientations_differ() -> None:
         assert all(not torch.allclose(one, other, atol=1e-3) for other in cuts[:i])
 
 
-def test_enlarging_keeps_a_linear_ramp_linear() -> None:
+@pytest.mark.parametrize("resampling", ["linear", "cubic"])
+def test_enlarging_keeps_a_linear_ramp_linear(resampling: str) -> None:
     ramp = torch.arange(24.0).expand(1, 4, 24, 24)
-    cut = SceneBank(ramp, (8, 8), 1.0).cut(
+    cut = SceneBank(ramp, (8, 8), 1.0, resampling).cut(
         CropPlan(
             torch.tensor([0]), torch.tensor([2.0]), torch.tensor([[0.5, 0.5]]),
             torch.tensor([0]), torch.zeros(1), torch.ones(1), torch.ones(1), torch.zeros(1, 3),
@@ -98,6 +99,35 @@ def test_enlarging_keeps_a_linear_ramp_linear() -> None:
     steps = cut[0, 0, 0].diff()
     assert torch.allclose(steps, torch.full_like(steps, 0.5), atol=1e-4)
     assert float(cut[0, 0, 0].mean()) == pytest.approx(11.5, abs=1e-3)
+
+
+def test_cubic_resampling_keeps_fine_texture_that_linear_blurs() -> None:
+    """A wave of four pixels: between two samples linear interpolation leaves cos(π/4) of it."""
+    wave = torch.cos(torch.arange(64.0) * torch.pi / 2 + 0.3).expand(3, 1, 64, 64) + 2
+    kept = {}
+    for resampling in ("linear", "cubic"):
+        cut = SceneBank(wave, (8, 16), 1.0, resampling).cut(plan(scale=1.25))
+        kept[resampling] = float(cut.std())
+    assert kept["cubic"] > 1.08 * kept["linear"]
+
+
+def test_cubic_crops_keep_their_distance_from_other_scenes() -> None:
+    """Nothing of the bright scenes above and below shines into the dark one between them."""
+    stack = torch.tensor([1.0, 0.0, 1.0])[:, None, None, None].expand(3, 2, 32, 32).contiguous()
+    bank = SceneBank(stack, (8, 8), 0.55, "cubic")
+    config = DataConfig(crop=(8, 8), scale=(0.55, 2.0), native_share=0.2, tilt_share=0.7)
+    drawn = draw_plan(400, 1, config, torch.Generator().manual_seed(0))
+    middle = replace(drawn, scene=torch.ones(400, dtype=torch.long))
+    assert float(bank.cut(middle).abs().max()) < 1e-4
+
+
+def test_cubic_crops_hold_no_negative_light() -> None:
+    edge = (torch.arange(32.0) > 15).float().expand(1, 2, 32, 32)
+    config = DataConfig(crop=(16, 16), scale=(1.0, 2.0))
+    drawn = draw_plan(50, 1, config, torch.Generator().manual_seed(0))
+    cut = SceneBank(edge, (16, 16), 1.0, "cubic").cut(drawn)
+    assert float(cut.min()) == 0
+    assert float(cut.max()) > 1.01, "the overshoot that stays is that of a cubic"
 
 
 def test_shrinking_averages() -> None:
@@ -178,6 +208,47 @@ def test_bounds_are_kept() -> None:
     assert torch.allclose(cut, expected, atol=1e-4)
     assert (drawn.scale == 1).float().mean() == pytest.approx(0.3, abs=0.1)
     assert set(drawn.turn.tolist()) == {0, 1, 2, 3}
+
+
+def half_empty() -> torch.Tensor:
+    """Two scenes; only the right half of the second has anything in it."""
+    both = torch.full((2, 3, 64, 96), 0.5)
+    both[1, :, :, 48:] = torch.rand(64, 48, generator=torch.Generator().manual_seed(2))
+    return both
+
+
+def test_of_several_crops_the_one_with_most_contrast_is_taken() -> None:
+    config = DataConfig(crop=(16, 24), scale=(1.0, 2.0), tilt_share=0.5)
+    bank = SceneBank(half_empty(), (16, 24), 1.0)
+
+    def share_with_contrast(choices: int) -> float:
+        chosen = replace(config, choices=choices)
+        cut = bank.cut(bank.draw(600, chosen, torch.Generator().manual_seed(0)))
+        return float((cut.std((1, 2, 3)) > 0.02).float().mean())
+
+    plain = share_with_contrast(1)
+    assert 0.2 < plain < 0.5
+    for choices in (2, 4):  # none is taken only where none was drawn
+        expected = 1 - (1 - plain) ** choices
+        assert share_with_contrast(choices) == pytest.approx(expected, abs=0.07)
+
+
+def test_a_choice_of_one_draws_as_ever() -> None:
+    config = DataConfig(crop=(16, 24), scale=(0.5, 2.0))
+    bank = SceneBank(half_empty(), (16, 24), 0.5)
+    drawn = bank.draw(20, config, torch.Generator().manual_seed(3))
+    plain = draw_plan(20, 2, config, torch.Generator().manual_seed(3))
+    assert drawn.as_dict() == plain.as_dict()
+
+
+def test_contrast_counts_alike_in_bright_and_dim_scenes() -> None:
+    """Exposure says nothing about what there is to learn: a scene at a tenth of the light is
+    drawn as often."""
+    texture = half_empty()[1:]
+    bank = SceneBank(torch.cat([texture, texture / 10]), (16, 24), 1.0)
+    config = DataConfig(crop=(16, 24), choices=3)
+    drawn = bank.draw(1500, config, torch.Generator().manual_seed(0))
+    assert float(drawn.scene.float().mean()) == pytest.approx(0.5, abs=0.04)
 
 
 def test_too_small_scenes_are_refused() -> None:

@@ -29,7 +29,7 @@ from prismask.optics.randomness import seed_of
 from prismask.optics.shear import gathered_shear_sum
 from prismask.optics.varied_prism import PrismFamily, VariedCamera
 from prismask.training.config import DataConfig
-from prismask.training.data.crops import CropPlan, SceneBank, draw_plan, to_device
+from prismask.training.data.crops import CropPlan, SceneBank, to_device
 from prismask.training.data.cubes import CubeMaker
 from prismask.training.data.masks import (
     MaskSource,
@@ -111,7 +111,7 @@ class BatchMaker:
     def plan(self, step: int) -> CropPlan:
         """Which crops step `step` uses."""
         block, place = divmod(step, self.at_once)
-        return self._plan(block).slice(slice(place * self.count, (place + 1) * self.count))
+        return self._plan(block).rows(slice(place * self.count, (place + 1) * self.count))
 
     def make(self, step: int) -> Batch:
         """This process's part of the batch of step `step`."""
@@ -124,7 +124,7 @@ class BatchMaker:
 
     def _plan(self, block: int) -> CropPlan:
         self._host.manual_seed(seed_of(self.seed, "crops", block))
-        return draw_plan(self.drawn, self.scenes.count, self.config, self._host)
+        return self.scenes.draw(self.drawn, self.config, self._host)
 
     @torch.no_grad()
     def _make(self, block: int) -> list[Batch]:

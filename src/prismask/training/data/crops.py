@@ -2,13 +2,20 @@
 
 All scenes of a set stay resident. One `grid_sample` does the whole of cutting, mirroring,
 turning and enlarging for a batch, so a step costs no copy of a scene and no loop over samples.
+Between pixels it interpolates linearly. That blurs: only crops left pixel for pixel are then as
+sharp as a scene, and those are few enough to be learned by heart. Read from scenes that were
+enlarged twice by cubics, others stay sharp as well.
 What is cut is drawn on the CPU from a generator: the same seed gives the same crops on any
 device and on any number of processes.
+
+Much of a scene is empty table or black background, of which a network learns nothing more after a
+while. So of several crops that are drawn the one with most contrast in it may be taken.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -17,6 +24,14 @@ from torch.nn import functional as F
 from prismask.checks import check_shape
 from prismask.errors import ConfigError
 from prismask.training.config import DataConfig
+
+CELL = 8
+"""Side of the cells, in pixels, for which contrast is known."""
+CONTRAST_DIM = 0.1
+"""Brightness, as a share of the scene's highest, in whose shadow contrast counts half."""
+AVERAGED_BELOW = {"linear": 1.0, "cubic": 0.75}
+"""Enlargement below which crops are read from scenes averaged 2×2. Read from enlarged scenes, fine
+texture aliases down to there no more than on a sensor."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +55,9 @@ class CropPlan:
     light: Tensor
     """Logarithmic gain over the spectrum as cosine coefficients, `(B, 3)`."""
 
-    def slice(self, part: slice) -> CropPlan:
-        """The rows of one process."""
-        return CropPlan(**{name: getattr(self, name)[part] for name in self.__dataclass_fields__})
+    def rows(self, chosen: slice | Tensor) -> CropPlan:
+        """Some of the crops."""
+        return CropPlan(**{name: getattr(self, name)[chosen] for name in self.__dataclass_fields__})
 
     def as_dict(self) -> dict[str, list[float]]:
         """Plain lists, for a report of a failed step."""
@@ -71,10 +86,34 @@ def draw_plan(count: int, scenes: int, config: DataConfig, generator: torch.Gene
     )
 
 
+@dataclass(frozen=True)
+class _Level:
+    """Scenes at one resolution, stacked along the height: `grid_sample` takes every scene from one
+    image."""
+
+    image: Tensor
+    """`(1, C, N · height, width)`."""
+    size: tuple[int, int]
+    """Height and width of a scene in it."""
+
+    @classmethod
+    def of(cls, scenes: Tensor) -> _Level:
+        """Scenes `(N, C, h, w)`."""
+        height, width = scenes.shape[-2:]
+        image = scenes.transpose(0, 1).reshape(1, scenes.shape[1], -1, width)
+        return cls(image, (height, width))
+
+
 class SceneBank:
     """Scenes `(N, C, H, W)` resident on a device."""
 
-    def __init__(self, scenes: Tensor, crop: tuple[int, int], smallest_scale: float) -> None:
+    def __init__(
+        self,
+        scenes: Tensor,
+        crop: tuple[int, int],
+        smallest_scale: float,
+        resampling: str = "linear",
+    ) -> None:
         check_shape(scenes, ("N", "C", "H", "W"), "scenes")
         self.count, self.bands, self.height, self.width = scenes.shape
         self.crop = crop
@@ -88,42 +127,82 @@ class SceneBank:
                 f"{needed:.0f} px; these are {self.height}×{self.width}. Use a smaller data.crop "
                 "or a larger data.scale."
             )
-        # Two levels, stacked along the height: grid_sample then takes every scene from one image.
-        self._full = scenes.transpose(0, 1).reshape(1, self.bands, -1, self.width)
-        halves = F.avg_pool2d(scenes, 2) if smallest_scale < 1 else None
-        self._half = (
-            None
-            if halves is None
-            else halves.transpose(0, 1).reshape(1, self.bands, -1, halves.shape[-1])
-        )
+        self._averaged_below = AVERAGED_BELOW[resampling]
+        self._full = self._larger = _Level.of(scenes)
+        if resampling == "cubic":
+            self._larger = _Level.of(_enlarged(scenes))
+        self._averaged: _Level | None = None
+        if smallest_scale < self._averaged_below:
+            halves = F.avg_pool2d(scenes, 2)
+            self._averaged = _Level.of(_enlarged(halves) if resampling == "cubic" else halves)
 
     @property
     def device(self) -> torch.device:
         """Where the scenes live."""
-        return self._full.device
+        return self._full.image.device
+
+    def draw(self, count: int, config: DataConfig, generator: torch.Generator) -> CropPlan:
+        """Draw `count` crops, each the one with most contrast of `config.choices`."""
+        drawn = draw_plan(count * config.choices, self.count, config, generator)
+        if config.choices == 1:
+            return drawn
+        best = self._contrast_in(drawn).reshape(count, config.choices).argmax(1)
+        return drawn.rows(torch.arange(count) * config.choices + best)
+
+    def _contrast_in(self, plan: CropPlan) -> Tensor:
+        """Mean contrast `(B,)` of the upright frames around the crops, on the CPU."""
+        sums = self._contrast_sums
+        cells = torch.tensor([sums.shape[1] - 1, sums.shape[2] - 1])
+        size = torch.tensor([self.height, self.width])
+        _, centre, reach = self._place(plan, (self.height, self.width))
+        first = ((centre - reach / 2) / size * cells).floor().long().clamp_min(0)
+        first = first.minimum(cells - 1)
+        last = ((centre + reach / 2) / size * cells).ceil().long().minimum(cells)
+        last = last.maximum(first + 1)
+        (top, left), (bottom, right) = first.unbind(1), last.unbind(1)
+        inside = sums[plan.scene, bottom, right] + sums[plan.scene, top, left]
+        inside = inside - sums[plan.scene, bottom, left] - sums[plan.scene, top, right]
+        return inside / ((bottom - top) * (right - left))
+
+    @cached_property
+    def _contrast_sums(self) -> Tensor:
+        """Contrast of every scene summed from its corner, in cells, `(N, h + 1, w + 1)`."""
+        scenes = self._full.image.reshape(self.bands, self.count, self.height, self.width)
+        light = scenes.mean(0)
+        dim = CONTRAST_DIM * light.amax((-2, -1), keepdim=True).clamp_min(1e-6)
+        changes = [light.diff(dim=axis, append=light.narrow(axis, -1, 1)) for axis in (-2, -1)]
+        contrast = torch.hypot(*changes) / (light + dim)
+        cells = F.avg_pool2d(contrast[:, None], CELL, ceil_mode=True)[:, 0].double().cpu()
+        return F.pad(cells.cumsum(-2).cumsum(-1), (1, 0, 1, 0))
 
     @torch.no_grad()
     def cut(self, plan: CropPlan) -> Tensor:
         """The crops of a plan, `(B, C, *crop)`.
 
-        Enlarging samples the full scenes, shrinking those averaged 2×2 (at twice the scale), so
-        fine texture does not alias.
+        Enlarging samples the full scenes, shrinking those averaged 2×2, so fine texture does not
+        alias.
         """
-        if self._half is None:
-            return self._cut(self._full, plan, (self.height, self.width), plan.scale)
-        shrink = plan.scale < 1
-        crops = torch.empty(len(plan.scale), self.bands, *self.crop, device=self._full.device)
-        for level, chosen, factor in ((self._full, ~shrink, 1), (self._half, shrink, 2)):
+        if self._averaged is None and self._larger is self._full:
+            return self._cut(self._full, plan)
+        shrunk, native = plan.scale < self._averaged_below, plan.scale == 1
+        levels = (
+            (self._averaged, shrunk),
+            (self._full, native),
+            (self._larger, ~shrunk & ~native),
+        )
+        crops = torch.empty(len(plan.scale), self.bands, *self.crop, device=self.device)
+        for level, chosen in levels:
             rows = chosen.nonzero()[:, 0]
             if len(rows):
-                part = CropPlan(**{k: getattr(plan, k)[rows] for k in plan.__dataclass_fields__})
-                size = (self.height // factor, self.width // factor)
-                cut = self._cut(level, part, size, part.scale * factor)
-                crops[to_device(rows, crops.device)] = cut
+                assert level is not None, "no scale is below the smallest"
+                crops[to_device(rows, crops.device)] = self._cut(level, plan.rows(rows))
         return crops
 
-    def _cut(self, image: Tensor, plan: CropPlan, size: tuple[int, int], scale: Tensor) -> Tensor:
+    def _place(self, plan: CropPlan, size: tuple[int, int]) -> tuple[Tensor, Tensor, Tensor]:
+        """How crops lie in scenes of this size: from their pixels to the scenes' `(B, 2, 2)`, their
+        centres and the sides of the upright frames around them, `(B, 2)`."""
         height, width = size
+        scale = plan.scale * (self.height / height)
         last = torch.tensor([height - 1, width - 1])
         sides = torch.tensor(self.crop) - 1.0
         upright = _turn_matrix(plan.turn, plan.flip)
@@ -138,9 +217,13 @@ class SceneBank:
         # keep half a pixel from the border: beyond it lies another scene.
         whole = (plan.place * (free + 1)).floor().minimum(free)
         first = torch.where((scale == 1)[:, None], whole, plan.place * free) + 0.5
-        centre = first + reach / 2
+        return matrix, first + reach / 2, reach
+
+    def _cut(self, level: _Level, plan: CropPlan) -> Tensor:
+        image = level.image
+        matrix, centre, _ = self._place(plan, level.size)
         # float64 until the end: a row among all stacked scenes is a large number.
-        row = centre[:, 0].double() + (plan.scene * height).double()
+        row = centre[:, 0].double() + (plan.scene * level.size[0]).double()
         gain = plan.brightness[:, None] * torch.exp(plan.light @ cosines(self.bands))
         numbers = [matrix.reshape(-1, 4), row[:, None], centre[:, 1:], gain]
         packed = to_device(torch.cat([n.double() for n in numbers], 1).float(), image.device)
@@ -152,13 +235,24 @@ class SceneBank:
         y = (at_row + packed[:, 4, None, None]) * (2 / image.shape[2]) - 1
         x = (at_column + packed[:, 5, None, None]) * (2 / image.shape[3]) - 1
         crops = F.grid_sample(
-            image.expand(len(scale), -1, -1, -1),
+            image.expand(len(plan.scale), -1, -1, -1),
             torch.stack([x, y], -1),
             mode="bilinear",
             padding_mode="border",
             align_corners=False,
         )
         return crops * packed[:, 6:, None, None]
+
+
+def _enlarged(scenes: Tensor) -> Tensor:
+    """Scenes `(N, C, H, W)` twice as large; one after the other, for the memory's sake."""
+    # With antialias the cubic is Keys' (a = −½), which keeps a ramp straight; without it is not.
+    # It overshoots at edges; light is not negative.
+    large = (
+        F.interpolate(one[None], scale_factor=2, mode="bicubic", antialias=True).clamp_min(0)
+        for one in scenes
+    )
+    return torch.cat(list(large))
 
 
 def cosines(bands: int) -> Tensor:

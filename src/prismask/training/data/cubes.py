@@ -61,7 +61,7 @@ from torch import Tensor
 from prismask.optics.randomness import seed_of
 from prismask.scenes.colour import band_edges, lamp_in_bands, lamp_names
 from prismask.training.config import DataConfig
-from prismask.training.data.crops import CropPlan, SceneBank, cosines, draw_plan, to_device
+from prismask.training.data.crops import CropPlan, SceneBank, cosines, to_device
 
 
 class CubeMaker:
@@ -88,10 +88,10 @@ class CubeMaker:
     def make(self, plan: CropPlan, step: int) -> Tensor:
         """This process's cubes of step `step`, which cuts by `plan`, `(B, C, H, W)`."""
         config = self.config
-        cube = self.scenes.cut(plan.slice(self.part))
+        cube = self.scenes.cut(plan.rows(self.part))
         if config.collage > 0:
-            others = draw_plan(self.count, self.scenes.count, config, self._numbers("others", step))
-            other = self.scenes.cut(others.slice(self.part))
+            others = self.scenes.draw(self.count, config, self._numbers("others", step))
+            other = self.scenes.cut(others.rows(self.part))
             drawn = self._uniform("collage", step, COLLAGE_NUMBERS)
             cube = collage(cube, other, drawn, config.collage)
         matrices = self._band_matrices(step, cube.shape[1])
