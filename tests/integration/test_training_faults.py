@@ -166,3 +166,23 @@ def test_batches_made_together_need_a_mask_for_each_sample() -> None:
         tiny_config(speed={"batches_at_once": 2})
     with pytest.raises(ConfigError, match="one process"):
         batch_of(0, slice(0, 2), **BLOCKS)
+
+
+def test_plain_samples_are_spared_all_that_others_meet() -> None:
+    everything: dict[str, Any] = {
+        "warp": 1.0, "recombine": 1.0, "repaint": 0.5, "lamps": 1.0, "narrow_bands": 1.0,
+        "laser_lines": 1.0, "noise_std": [0.02, 0.05], "noise_share": 1.0,
+    }  # fmt: skip
+    masks = {**FAULTS, "fault_share": 1.0, "dispersion_share": 1.0}
+    plain_count = 0
+    for step in range(12):
+        scenes = batch_of(step, data={"noise_std": [0, 0]})
+        batch = batch_of(step, masks=masks, data={**everything, "plain_share": 0.5})
+        is_plain = (batch.cube - scenes.cube).abs().amax((1, 2, 3)) == 0
+        right = (batch.true_mask - batch.mask).abs().amax((1, 2, 3)) == 0
+        clean = batch.measurement - batch.camera.forward(batch.cube, batch.mask)
+        exact = clean.abs().amax((1, 2)) < 1e-5
+        assert torch.equal(is_plain, right)
+        assert torch.equal(is_plain, exact)
+        plain_count += int(is_plain.sum())
+    assert 14 <= plain_count <= 34, "half of 48, within three standard deviations"

@@ -78,6 +78,10 @@ class DataConfig:
     scaled by 2/C when the noise is added, so σ is relative to the cube's range."""
     noise_share: float = 1.0
     """Share of the samples that get noise at all; the others stay clean."""
+    plain_share: float = 0.0
+    """Share of the samples that are the plain case: cut and joined, but with the spectra that the
+    scenes have, no noise, and the mask that the network is told. All that is drawn for a share of
+    the samples is drawn for the others only."""
     synthetic_scenes: int = 6
     """With source "synthetic": how many scenes for training (a third as many for validation)."""
     synthetic_size: int = 96
@@ -447,6 +451,7 @@ LIMITS: Mapping[str, Limit] = {
     "data.recombine": SHARE,
     "data.repaint": STRENGTH,
     "data.lamps": SHARE,
+    "data.plain_share": SHARE,
     "data.narrow_bands": SHARE,
     "data.laser_lines": SHARE,
     "data.noise_share": Limit(

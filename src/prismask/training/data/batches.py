@@ -129,7 +129,8 @@ class BatchMaker:
     @torch.no_grad()
     def _make(self, block: int) -> list[Batch]:
         """The batches of one block; what is drawn depends on its number alone."""
-        cube = self.cubes.make(self._plan(block), block)
+        plain = self._numbers("plain", block, self.drawn) < self.config.plain_share
+        cube = self.cubes.make(self._plan(block), block, plain)
         prisms = self._prisms(block)
         bands = prisms[0].bands
         if bands != cube.shape[1]:
@@ -141,10 +142,10 @@ class BatchMaker:
         if mask.shape[0] > 1:
             mask, known = mask[self.part], known[self.part]
         if self.masks.config.fault_share > 0:
-            clean, known, mask, mask_std = self._faulty(cube, known, prisms, block)
+            clean, known, mask, mask_std = self._faulty(cube, known, prisms, block, plain)
         else:
             clean, mask_std = self._light(cube, mask, prisms, None), None
-        std = self._noise_std(clean.device, bands)
+        std = self._noise_std(clean.device, bands, plain)
         lit = self._lit_columns(clean, prisms)
         told = self._told(clean, std, lit, block)
         seen = self._with_noise(clean, std, lit)
@@ -206,14 +207,14 @@ class BatchMaker:
         )
 
     def _faulty(
-        self, cube: Tensor, mask: Tensor, prisms: Sequence[CASSI], block: int
+        self, cube: Tensor, mask: Tensor, prisms: Sequence[CASSI], block: int, plain: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The light through masks that may not be the told ones: measurement `(B, H, L)`, told and
         true mask `(B, 1, H, W)`, and the told spread."""
         numbers = self._beside.manual_seed(seed_of(self.seed, "faults", block))
         everyone = mask.new_empty(self.drawn, *mask.shape[1:])
         everyone[self.part] = mask
-        drawn = draw_faults(everyone, numbers, self.masks.config)
+        drawn = draw_faults(everyone, numbers, self.masks.config, plain)
         # Behind a dual disperser the mask is dispersed, not the light.
         is_bent = self.masks.config.dispersion_share > 0 and prisms[0].design == "single"
         offsets = self._offsets(prisms) if is_bent else None
@@ -261,7 +262,7 @@ class BatchMaker:
             mask, self._beside.manual_seed(seed_of(self.seed, "calibration", step))
         )
 
-    def _noise_std(self, device: torch.device, bands: int) -> Tensor | None:
+    def _noise_std(self, device: torch.device, bands: int, plain: Tensor) -> Tensor | None:
         """σ of each measurement's noise `(B,)`; None: there is none."""
         low, high = self.config.noise_std
         if high <= 0:
@@ -269,7 +270,7 @@ class BatchMaker:
         numbers = torch.rand(self.drawn, generator=self._host)[self.part]
         clean = 1 - self.config.noise_share
         std = low + (high - low) * (numbers - clean) / self.config.noise_share
-        std = torch.where(numbers < clean, 0.0, std)
+        std = torch.where((numbers < clean) | plain[self.part], 0.0, std)
         # σ is stated for a measurement scaled to the cube's range (2/C); ours is a plain sum.
         return to_device(std, device) / network_scale(bands)
 

@@ -85,35 +85,45 @@ class CubeMaker:
         self.structured = StructuredLight(wavelengths, config) if is_structured else None
 
     @torch.no_grad()
-    def make(self, plan: CropPlan, step: int) -> Tensor:
-        """This process's cubes of step `step`, which cuts by `plan`, `(B, C, H, W)`."""
+    def make(self, plan: CropPlan, step: int, plain: Tensor | None = None) -> Tensor:
+        """This process's cubes of step `step`, which cuts by `plan`, `(B, C, H, W)`.
+
+        plain: which of all samples keep the spectra of their scenes, `(N,)` on the CPU.
+        """
         config = self.config
+        plain = torch.zeros(self.count, dtype=torch.bool) if plain is None else plain
+        plain = plain[self.part]
         cube = self.scenes.cut(plan.rows(self.part))
         if config.collage > 0:
             others = self.scenes.draw(self.count, config, self._numbers("others", step))
             other = self.scenes.cut(others.rows(self.part))
             drawn = self._uniform("collage", step, COLLAGE_NUMBERS)
             cube = collage(cube, other, drawn, config.collage)
-        matrices = self._band_matrices(step, cube.shape[1])
+        matrices = self._band_matrices(step, cube.shape[1], plain)
         if matrices is not None:
             cube = between_bands(cube, matrices)
         if config.repaint > 0:
             numbers = self._numbers("paint", step)
             drawn = torch.randn(self.count, *REPAINT_NUMBERS, generator=numbers)[self.part]
+            drawn[plain] = 0
             cube = repaint(cube, drawn * config.repaint)
         if self.structured is not None:
             drawn = self._uniform("structured", step, STRUCTURED_NUMBERS)
+            for chance in STRUCTURED_CHANCES:
+                drawn[plain, chance] = NEVER
             cube = self.structured.light(cube, drawn)
         return cube
 
-    def _band_matrices(self, step: int, bands: int) -> Tensor | None:
+    def _band_matrices(self, step: int, bands: int, plain: Tensor) -> Tensor | None:
         """What warps and recombines each crop's spectra, `(B, C, C)` on the CPU."""
         config, matrices = self.config, None
         if config.warp > 0:
             drawn = self._uniform("warp", step, WARP_NUMBERS)
+            drawn[plain, 0] = NEVER
             matrices = reading_matrix(bands, drawn, config.warp)
         if config.recombine > 0:
             drawn = self._uniform("recombine", step, RECOMBINE_NUMBERS)
+            drawn[plain, 0] = NEVER
             spectra = torch.randn(
                 self.count, *SPECTRA_NUMBERS, generator=self._numbers("spectra", step)
             )[self.part]
@@ -128,6 +138,8 @@ class CubeMaker:
         return torch.Generator().manual_seed(seed_of(self.seed, what, step))
 
 
+NEVER = 1.0
+"""A number that lies in no share of [0, 1)."""
 COLLAGE_NUMBERS = (2,)
 """Uniform numbers a crop needs: whether it is joined, and how sharply."""
 COLLAGE_SHARPNESS = (0.5, 20.0)
@@ -217,6 +229,8 @@ def recombining_matrix(bands: int, numbers: Tensor, spectra: Tensor, share: floa
 
 STRUCTURED_NUMBERS = (16,)
 """Uniform numbers a crop needs."""
+STRUCTURED_CHANCES = (0, 4, 12)
+"""Those of them that decide whether there is a lamp, narrow bands, a line."""
 HELD_OUT = ("FL2", "FL11")
 """Lamps that no training sees, so that scores behind them say something about others."""
 CONTINUUM = 0.5

@@ -156,15 +156,23 @@ class Faults:
         return offsets * (1 + spread) + 4 * bend * most * along * (1 - along)
 
 
-def draw_faults(mask: Tensor, generator: torch.Generator, config: MaskConfig) -> Faults:
-    """Faults of a share of the samples, for masks `(B, 1|C, H, W)` of which one is right."""
+def draw_faults(
+    mask: Tensor, generator: torch.Generator, config: MaskConfig, plain: Tensor | None = None
+) -> Faults:
+    """Faults of a share of the samples, for masks `(B, 1|C, H, W)` of which one is right.
+
+    plain: samples that have none, `(B,)` on the CPU.
+    """
     numbers = uniform((5, len(mask), 1), mask, generator)
     worse = _worse(mask, generator, config.fault_size)
-    wrong = (numbers[0] < config.fault_share)[:, :, None, None]
+    faulty = numbers[0] < config.fault_share
+    if plain is not None:
+        faulty &= ~to_device(plain, mask.device)[:, None]
+    wrong = faulty[:, :, None, None]
     changed = (numbers[1] < 0.5)[:, :, None, None]
     told = torch.where(wrong & changed, worse, mask)
     true = torch.where(wrong & ~changed, worse, mask)
-    bad_prism = (numbers[0] < config.fault_share) & (numbers[2] < config.dispersion_share)
+    bad_prism = faulty & (numbers[2] < config.dispersion_share)
     spread, bend = (
         torch.where(bad_prism, _signed(number) * config.fault_size * most, 0.0)
         for number, most in zip(numbers[3:], (SPREAD, BEND), strict=True)
