@@ -127,6 +127,20 @@ def test_a_folded_network_serves_any_size_and_keeps_its_exact_last_step(fold: in
 
 
 @torch.no_grad()
+def test_looks_of_one_place_and_fewer_blocks_below_serve_any_size_too() -> None:
+    model = lumen(fold=2, look=1, levels=2, blocks=2, lowest=1)
+    measurement, mask = snapshot()
+    exact = (torch.zeros(2), torch.zeros_like(mask))
+    cube = model(measurement, mask, CAMERA, *exact)
+    torch.testing.assert_close(CAMERA.forward(cube, mask), measurement, atol=1e-4, rtol=1e-4)
+    larger = count_parameters(lumen(fold=2, levels=2, blocks=2))
+    assert count_parameters(lumen(fold=2, look=1, levels=2, blocks=2)) < larger
+    assert count_parameters(lumen(fold=2, levels=2, blocks=2, lowest=1)) < larger
+    with pytest.raises(ConfigError, match="look is 2; a kernel has an odd side"):
+        lumen(look=2)
+
+
+@torch.no_grad()
 def test_a_flat_spectrum_is_told_alike_at_every_band_count() -> None:
     into = BandsIn(8, 16, stacks=1)
     answers = [

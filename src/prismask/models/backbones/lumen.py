@@ -208,6 +208,9 @@ class Lumen(nn.Module):
     widest: most channels of a level of the U; 0: twice as many on each.
     encode: whether the U has blocks on its way down, too.
     fold: side of the square of pixels that share a place of the features.
+    look: side of the kernels through which a stage looks at the snapshot (odd). Folded features
+        know their neighbours, so 1 costs a ninth and says nearly as much.
+    lowest: residual blocks at the lowest resolution; 0: as many as on the others.
     """
 
     works_from_snapshot = True
@@ -228,15 +231,17 @@ class Lumen(nn.Module):
         widest: int = 0,
         encode: bool = True,
         fold: int = 1,
+        look: int = 3,
+        lowest: int = 0,
     ) -> None:
         super().__init__()
-        _check(width, stages, levels, blocks, cosines, gate, fold)
+        _check(width, stages, levels, blocks, cosines, gate, fold, look)
         self.stage_count, self.cosines = stages, cosines
         self.entry = Entry(width, cosines, mask_steps, fold)
         self.stages = nn.ModuleList(
             Stage(
-                Look(width, cosines, mask_steps, fold),
-                SmallU(width, levels, blocks, gate, context, widest, encode),
+                Look(width, cosines, mask_steps, fold, look),
+                SmallU(width, levels, blocks, gate, context, widest, encode, lowest),
             )
             for _ in range(1 if shared else stages)
         )
@@ -289,7 +294,14 @@ class Lumen(nn.Module):
 
 
 def _check(
-    width: int, stages: int, levels: int, blocks: int, cosines: int, gate: int, fold: int
+    width: int,
+    stages: int,
+    levels: int,
+    blocks: int,
+    cosines: int,
+    gate: int,
+    fold: int,
+    look: int,
 ) -> None:
     for name, value in (("width", width), ("cosines", cosines)):
         if value < ALIGNMENT or value % ALIGNMENT:
@@ -300,6 +312,8 @@ def _check(
         raise ConfigError(f"lumen's fold is {fold}; it is 1 (every pixel) to {MOST_FOLDED}.")
     if gate < 0 or (gate and not gate % 2):
         raise ConfigError(f"lumen's gate is {gate}; its window has an odd side, or 0 for none.")
+    if look < 1 or not look % 2:
+        raise ConfigError(f"lumen's look is {look}; a kernel has an odd side: 1, 3, …")
 
 
 MOST_FOLDED = 4
@@ -341,11 +355,13 @@ class Belief(NamedTuple):
 class Look(nn.Module):
     """What the snapshot still has to say to the features."""
 
-    def __init__(self, width: int, cosines: int, mask_steps: bool, fold: int) -> None:
+    def __init__(
+        self, width: int, cosines: int, mask_steps: bool, fold: int, kernel: int = 3
+    ) -> None:
         super().__init__()
         planes = int(mask_steps)
-        self.read = BandsOut(width, cosines, planes, fold)
-        self.tell = BandsIn(width, cosines, stacks=2, more=2 * planes, fold=fold)
+        self.read = BandsOut(width, cosines, planes, fold, kernel)
+        self.tell = BandsIn(width, cosines, stacks=2, more=2 * planes, fold=fold, kernel=kernel)
         self.caution = nn.Parameter(torch.zeros(()))  # α
         self.floor = nn.Parameter(torch.tensor(-2.0))  # μ
 
@@ -411,12 +427,15 @@ def cosine_basis(bands: int, cosines: int, like: Tensor) -> Tensor:
 
 
 class BandsOut(nn.Module):
-    """A 3×3 convolution from features to a camera's bands, and to `more` planes beside them."""
+    """A convolution from features to a camera's bands, and to `more` planes beside them."""
 
-    def __init__(self, width: int, cosines: int, more: int = 0, fold: int = 1) -> None:
+    def __init__(
+        self, width: int, cosines: int, more: int = 0, fold: int = 1, kernel: int = 3
+    ) -> None:
         super().__init__()
         self.cosines, self.more, self.fold = cosines, more, fold
-        self.conv = nn.Conv2d(width, (cosines + more) * fold**2, 3, padding=1)
+        made = (cosines + more) * fold**2
+        self.conv = nn.Conv2d(width, made, kernel, padding=kernel // 2)
         nn.init.normal_(self.conv.weight, std=OUT_START)
         nn.init.zeros_(self.conv.bias)  # type: ignore[arg-type]  # it has one
 
@@ -436,7 +455,7 @@ class BandsOut(nn.Module):
         spare = -made % ALIGNMENT
         weight = F.pad(_joined([spread, weight[self.cosines * part :]], 0), (0,) * 7 + (spare,))
         bias = F.pad(_joined([levels, bias[self.cosines * part :]], 0), (0, spare))
-        out = OUT_SCALE * F.conv2d(features, weight, bias, padding=1)
+        out = OUT_SCALE * F.conv2d(features, weight, bias, padding=self.conv.padding)
         if self.fold > 1:
             out = F.pixel_shuffle(out[:, :made], self.fold)[..., : like.shape[-2], : like.shape[-1]]
         return out[:, :bands], out[:, bands : bands + self.more]
@@ -448,12 +467,21 @@ class BandsOut(nn.Module):
 
 
 class BandsIn(nn.Module):
-    """A 3×3 convolution from `stacks` cubes of bands, and `more` planes, to features."""
+    """A convolution from `stacks` cubes of bands, and `more` planes, to features."""
 
-    def __init__(self, width: int, cosines: int, stacks: int, more: int = 0, fold: int = 1) -> None:
+    def __init__(
+        self,
+        width: int,
+        cosines: int,
+        stacks: int,
+        more: int = 0,
+        fold: int = 1,
+        kernel: int = 3,
+    ) -> None:
         super().__init__()
         self.cosines, self.stacks, self.fold = cosines, stacks, fold
-        self.conv = nn.Conv2d((stacks * cosines + more) * fold**2, width, 3, padding=1)
+        given = (stacks * cosines + more) * fold**2
+        self.conv = nn.Conv2d(given, width, kernel, padding=kernel // 2)
 
     def forward(self, cubes: Sequence[Tensor], planes: Sequence[Tensor], basis: Tensor) -> Tensor:
         """Cubes `(B, C, H, W)`, planes `(B, 1, H, W)` and E `(C, K)` → `(B, F, h, w)`."""
@@ -469,7 +497,8 @@ class BandsIn(nn.Module):
         spare = -weight.shape[1] % ALIGNMENT
         given = F.pad(self._folded(torch.cat([*cubes, *planes], dim=1)), (0,) * 5 + (spare,))
         given = in_dtype_of(self.conv, given).contiguous(memory_format=torch.channels_last)
-        return F.conv2d(given, F.pad(weight, (0,) * 5 + (spare,)), self.conv.bias, padding=1)
+        weight = F.pad(weight, (0,) * 5 + (spare,))
+        return F.conv2d(given, weight, self.conv.bias, padding=self.conv.padding)
 
     def _folded(self, planes: Tensor) -> Tensor:
         """`(B, N, H, W)` → `(B, N · fold², h, w)`; what is missing at the end is zero."""
@@ -545,6 +574,7 @@ class SmallU(nn.Module):
     widest: most channels of a level, which has twice those of the level above; 0: no limit.
     gate: side of the gate's window at the lowest level, odd; 0: no gate.
     context: whether the lowest level knows its mean over the frame.
+    lowest: blocks at the lowest level; 0: as many as on the others.
     """
 
     def __init__(
@@ -556,22 +586,23 @@ class SmallU(nn.Module):
         context: bool = False,
         widest: int = 0,
         encode: bool = True,
+        lowest: int = 0,
     ) -> None:
         super().__init__()
         most = max(width, widest or width * 2**levels)
         widths = [min(width * 2**level, most) for level in range(levels)]
         steps = list(pairwise(widths))
 
-        def row(channels: int) -> list[nn.Module]:
-            return [Block(channels) for _ in range(blocks)]
+        def row(channels: int, count: int = blocks) -> list[nn.Module]:
+            return [Block(channels) for _ in range(count)]
 
-        lowest: list[nn.Module] = [Gate(widths[-1], gate)] if gate else []
-        lowest += [Context(widths[-1])] if context else []
+        far: list[nn.Module] = [Gate(widths[-1], gate)] if gate else []
+        far += [Context(widths[-1])] if context else []
         self.encoders = nn.ModuleList(
             nn.Sequential(*(row(channels) if encode else ())) for channels in widths[:-1]
         )
         self.downs = nn.ModuleList(nn.Conv2d(w, lower, 2, stride=2) for w, lower in steps)
-        self.lowest = nn.Sequential(*lowest, *row(widths[-1]))
+        self.lowest = nn.Sequential(*far, *row(widths[-1], lowest or blocks))
         self.ups = nn.ModuleList(nn.ConvTranspose2d(lower, w, 2, stride=2) for w, lower in steps)
         self.decoders = nn.ModuleList(nn.Sequential(*row(channels)) for channels in widths[:-1])
 
