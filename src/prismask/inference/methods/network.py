@@ -40,6 +40,7 @@ from prismask.inference.methods.protocol import (
     one_by_one,
 )
 from prismask.inference.options import DEFAULTS, Options
+from prismask.models.fast import half_dtype
 from prismask.models.inputs import UNKNOWN, Noise, Observation
 from prismask.models.network import Reconstructor, ensemble_size
 from prismask.models.posterior import perturb
@@ -451,7 +452,7 @@ def adapt(
         shown = learner.posterior.mean(code)
         with (
             torch.enable_grad(),
-            torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"),
+            torch.autocast(device.type, torch.bfloat16, enabled=half_dtype(device) is not None),
         ):
             estimate = learner.reconstruct(snapshot, shown, camera, noise, spread)
             error = (estimate.float() - truth).square().mean((1, 2, 3))
