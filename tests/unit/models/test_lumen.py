@@ -283,22 +283,7 @@ def test_what_is_not_told_is_none_or_negative() -> None:
     torch.testing.assert_close(together[:1], silent[:1], atol=1e-5, rtol=1e-4)
 
 
-@torch.no_grad()
-def test_without_mask_steps_it_keeps_to_the_told_mask() -> None:
-    model, (measurement, mask) = lumen(mask_steps=False), snapshot()
-    said = model.estimates(measurement, mask, CAMERA, torch.zeros(2), torch.full_like(mask, 0.1))
-    assert said.masks == ()
-    assert said.mask_std is None
-
-
 # --- weights -----------------------------------------------------------------------------------
-
-
-def test_shared_stages_are_one_set_of_weights() -> None:
-    own, shared = (count_parameters(lumen(stages=4, shared=shared)) for shared in (False, True))
-    one = count_parameters(lumen(stages=1))
-    assert shared == one
-    assert own > 2.5 * one
 
 
 def test_the_default_fits_into_twenty_megabytes() -> None:
@@ -317,6 +302,6 @@ def test_the_small_sibling_is_small() -> None:
 @pytest.mark.parametrize("levels", [1, 2, 3])
 @torch.no_grad()
 def test_a_small_u_takes_any_size(levels: int) -> None:
-    think = SmallU(8, levels, blocks=1, gate=5, context=True, widest=16)
+    think = SmallU(8, levels, blocks=1, widest=16)
     for size in ((1, 1), (5, 7), (8, 12)):
         assert think(numbers(1, 8, *size)).shape == (1, 8, *size)

@@ -40,7 +40,7 @@ TINY: dict[str, dict[str, Any]] = {
     "lambda-net": {"width": 8},
     "gsm": {"width": 8, "stages": 2, "taps": 3},
     "hssp": {"width": 8, "stages": 2},
-    "lumen": {"width": 8, "stages": 2, "cosines": 8, "gate": 3, "context": True},
+    "lumen": {"width": 8, "stages": 2, "cosines": 8},
 }
 UNFOLDED = ("gsm", "hssp", "srn-looks", "lumen")
 BANDS = 5
@@ -306,7 +306,7 @@ def test_tsa_net_with_the_published_norm() -> None:
         ("gsm", {"operator": "none"}),
         ("hssp", {"depth": 3}),
         ("lumen", {"width": 12}),
-        ("lumen", {"gate": 4}),
+        ("lumen", {"look": 2}),
         ("lumen", {"stages": 0}),
     ],
 )
