@@ -20,6 +20,7 @@ from torch import Tensor
 
 from prismask.evaluation.metrics import psnr
 from prismask.evaluation.run.training import validation_cubes
+from prismask.models.inputs import Observation
 from prismask.models.network import Reconstructor
 from prismask.models.weights import load_weights
 from prismask.optics.camera import CASSI
@@ -73,7 +74,7 @@ def score(
     for mask in masks:
         for cube in cubes:
             light = camera.forward(cube[None], mask)
-            estimate = model.reconstruct(light, changed(mask), camera)
+            estimate = model.reconstruct(Observation(light, changed(mask), camera))
             found.append(float(psnr(estimate, cube[None], convention="paper").mean()))
     return float(np.mean(found))
 

@@ -53,7 +53,7 @@ def train(steps: int = 1000, crop: int = 40, batch: int = 4) -> Reconstructor:
         level = NOISE * torch.rand(batch, generator=numbers)
         shot = CAMERA.forward(cube, drawn.true)
         shot = shot + level[:, None, None] * torch.randn(shot.shape, generator=numbers)
-        said = model.estimates(shot, drawn.told, CAMERA, level, std).cubes[::-1]
+        said = model.estimates(Observation(shot, drawn.told, CAMERA, level, std)).cubes[::-1]
         errors = [((one - cube).square().mean((1, 2, 3)) + 1e-8).log().mean() for one in said]
         loss = torch.stack([0.7**stage * error for stage, error in enumerate(errors)]).sum()
         optimiser.zero_grad()

@@ -25,6 +25,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from prismask.checks import choose
 from prismask.errors import ConfigError
+from prismask.models.inputs import Observation, input_planes
 from prismask.optics.camera import CASSI
 from prismask.scenes.defaults import BANDS, SIZE
 
@@ -91,8 +92,6 @@ class Backbone:
 
     def sizes(self, inputs: Sequence[str], bands: int) -> dict[str, int]:
         """What it has to know of its inputs and outputs when it is built."""
-        from prismask.models.inputs import input_planes
-
         if not self.works_from_snapshot:
             return {"planes": input_planes(inputs, bands), "bands": bands}
         if inputs:
@@ -258,5 +257,6 @@ def count_multiply_adds(
         if meta.posterior.is_learned:
             meta.posterior.std(mask)
         # Told, because it cannot be estimated from numbers that are not there.
-        meta.reconstruct(measurement, mask, camera, noise=measurement.new_zeros(1))
+        seen = Observation(measurement, mask, camera, measurement.new_zeros(1))
+        meta.reconstruct(seen)
     return int(counter.get_total_flops()) // 2

@@ -172,7 +172,7 @@ def test_without_noise_behind_an_exact_mask_the_cube_explains_the_snapshot(name:
     told = {"noise": torch.zeros(2), "mask_std": torch.zeros_like(mask)}
     cube = lumen()(measurement, mask, camera, **told)
     torch.testing.assert_close(camera.forward(cube, mask), measurement, atol=2e-4, rtol=1e-4)
-    before = lumen().estimates(measurement, mask, camera, **told).cubes[-2]
+    before = lumen().estimates(Observation(measurement, mask, camera, **told)).cubes[-2]
     assert float((camera.forward(before, mask) - measurement).abs().max()) > 0.1
 
 
@@ -196,7 +196,7 @@ def test_between_pixels_the_last_step_comes_close() -> None:
     camera = CASSI.from_step(6, 1.6)
     measurement, mask = snapshot(camera)
     told = {"noise": torch.zeros(2), "mask_std": torch.zeros_like(mask)}
-    said = lumen().estimates(measurement, mask, camera, **told).cubes
+    said = lumen().estimates(Observation(measurement, mask, camera, **told)).cubes
     errors = [float((camera.forward(c, mask) - measurement).norm()) for c in said[-2:]]
     assert errors[1] < 0.2 * errors[0]
 
@@ -259,7 +259,7 @@ def test_masks_are_moved_within_what_was_told_only() -> None:
     measurement, mask = snapshot()
     spread = torch.zeros_like(mask)
     spread[..., :9] = 0.1
-    said = lumen().estimates(measurement, mask, CAMERA, torch.zeros(2), spread)
+    said = lumen().estimates(Observation(measurement, mask, CAMERA, torch.zeros(2), spread))
     assert len(said.cubes) == len(said.masks) == 3
     for believed in said.masks:
         moved = (believed - mask).abs()

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.models.fast import FastReconstructor
+from prismask.models.inputs import Observation
 from prismask.models.network import Reconstructor, compile_parts
 from prismask.models.registry import (
     SPEEDS,
@@ -179,7 +180,7 @@ def test_steps_of_training_lower_the_loss(name: str) -> None:
     optimiser = torch.optim.Adam(model.backbone.parameters(), lr=4e-3)
     losses = []
     for _ in range(12):
-        loss = (model.reconstruct(measurement, mask, camera) - cube).square().mean()
+        loss = (model.reconstruct(Observation(measurement, mask, camera)) - cube).square().mean()
         losses.append(float(loss.detach()))
         optimiser.zero_grad()
         loss.backward()
@@ -332,11 +333,13 @@ def test_what_repeats_is_compiled_once(name: str, more: dict[str, Any], graphs: 
     torch._dynamo.reset()
     counters.clear()
     model, (measurement, mask) = tiny(name, **more), snapshot(FRACTIONAL)
-    expected = model.reconstruct(measurement, mask, FRACTIONAL)
+    expected = model.reconstruct(Observation(measurement, mask, FRACTIONAL))
     keys = set(model.state_dict())
     # "eager" compiles nothing, but traces as every backend does.
     assert compile_parts(model.backbone, backend="eager", fullgraph=True)
-    torch.testing.assert_close(model.reconstruct(measurement, mask, FRACTIONAL), expected)
+    torch.testing.assert_close(
+        model.reconstruct(Observation(measurement, mask, FRACTIONAL)), expected
+    )
     assert 0 < counters["stats"]["unique_graphs"] <= graphs
     assert set(model.state_dict()) == keys, "weights keep their names"
     torch._dynamo.reset()

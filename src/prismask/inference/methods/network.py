@@ -453,7 +453,8 @@ def adapt(
             torch.enable_grad(),
             torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"),
         ):
-            estimate = learner.reconstruct(snapshot, shown, camera, noise, spread)
+            seen = Observation(snapshot, shown, camera, noise, spread)
+            estimate = learner.reconstruct(seen)
             error = (estimate.float() - truth).square().mean((1, 2, 3))
             loss = (error + TINY).sqrt().mean()
         loss.backward()  # type: ignore[no-untyped-call]

@@ -53,7 +53,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prismask.errors import ConfigError
-from prismask.models.inputs import NOISE_GAIN, UNKNOWN, Noise, network_scale
+from prismask.models.inputs import NOISE_GAIN, UNKNOWN, Noise, Observation, network_scale
 from prismask.models.layers import ALIGNMENT, conv3x3, conv_then_relu, in_dtype_of
 from prismask.models.network import Estimates
 from prismask.models.registry import register
@@ -256,17 +256,12 @@ class Lumen(nn.Module):
         mask_std: Tensor | None = None,
     ) -> Tensor:
         """`measurement (B, H, L)`, `mask (B|1, 1|C, H, W)` → cube `(B, C, H, W)`."""
-        return self.estimates(measurement, mask, camera, noise, mask_std).cubes[-1]
+        seen = Observation(measurement, mask, camera, noise, mask_std)
+        return self.estimates(seen).cubes[-1]
 
-    def estimates(
-        self,
-        measurement: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise: Noise = None,
-        mask_std: Tensor | None = None,
-    ) -> Estimates:
+    def estimates(self, seen: Observation) -> Estimates:
         """What every look and the end say (`models.network.Estimates`)."""
+        measurement, mask, camera, noise, mask_std = seen
         mask = camera.check_measurement_and_mask(measurement, mask)
         dtype = torch.promote_types(
             torch.promote_types(measurement.dtype, mask.dtype), torch.float32
