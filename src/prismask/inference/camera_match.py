@@ -5,35 +5,22 @@ pixels per band (`Stretch`). A `View` is snapshots as the network knows them in 
 
 Bands. A network with input planes knows a spectrum as C′ positions along the dispersion. Any other
 camera is shown to it as a *virtual camera* with C′ bands over the same pixels, which lie between
-the camera's first band and its last as they did in training: at equal steps, for most. A camera has
-another number of bands, or a prism that spreads blue further than red; either way a scene with a
-smooth spectrum gives the same snapshot through both, except that the light of C terms is now spread
-over C′. The snapshot is multiplied by C′ / C before the network sees it, which keeps the cube in
-the camera's own units. The result is interpolated back to where the camera's bands lie; one that
-has more pixels to itself than its neighbours holds more of the light. Re-projecting those bands
-explains the snapshot again.
+the camera's first band and its last as they did in training. Of a scene with a smooth spectrum both
+take the same snapshot, except that the light of C terms is now spread over C′: the snapshot is
+multiplied by C′ / C, which keeps the cube in the camera's units. The result is interpolated back to
+the camera's bands; one that has more pixels to itself than its neighbours holds more of the light.
 
-What this cannot do is teach the network another dispersion. Where its bands would lie further apart
-than in training, frames are read with larger pixels (`stretch`). Where they lie closer, windows
-that were 2 px apart overlap more: small differences cost little; `dispersion_mismatch` says how
-large they are, and beyond `LARGEST_MISMATCH` a solver is the better choice. So it is for a camera
-with few bands far apart, whose steps in the snapshot no smooth spectrum makes.
+This teaches no network another dispersion: `dispersion_mismatch` says how far off it is from the
+nearest that was learned (`models.weights.Variation`), and beyond `LARGEST_MISMATCH` a solver is the
+better choice. A camera with few bands far apart is beyond it as well: no smooth spectrum makes the
+steps in its snapshot.
 
-A network that learned behind many dispersions (`models.weights.Variation`) is shown the one among
-them that is nearest, and only what lies beyond them counts as a mismatch.
+A network that works from the snapshot itself contains the camera, and nothing is resampled for it
+(`AsItIs`). What remains is whether it has learned behind cameras like this one, or was scored
+behind such and did well.
 
-A network that works from the snapshot itself contains the camera, whatever its bands and offsets:
-nothing is resampled for it, and turning a frame so that light disperses the way it learned is exact
-(`Turn`). What remains is whether it has learned behind cameras like this one. A training cuts one
-spectrum into several numbers of bands, over more or fewer pixels, bent and uneven; what lies within
-that family, or near it, is within reach; where a record says behind which cameras the network was
-scored and did well, all between them is, evenly spaced or not. Spectra longer than those are read
-with larger pixels, too.
-
-Orientation. A camera may disperse to the right, to the left, up or down. To a network each of these
-is another camera, and it has seen one in training: behind the others its cube is several decibels
-worse, though nothing about the optics is. Snapshot and mask are therefore turned before it sees
-them and its cube is turned back, which is exact.
+Orientation. A camera may disperse to the right, to the left, up or down, and a network has seen one
+of these. Snapshot and mask are turned before it sees them and its cube is turned back, exactly.
 
 Steps. A network that learned bands 2 px apart is lost where they are 3 px apart. Read with larger
 pixels along the dispersion, by a factor f < 1, the same frame is that of a camera whose offsets are
@@ -121,15 +108,6 @@ class BandAdapter:
         shown = replace(camera, offsets=tuple(offsets.tolist()))
         return cls(camera, shown, trained, variation)
 
-    @classmethod
-    def for_record(cls, camera: CASSI, record: dict[str, Any]) -> BandAdapter:
-        """The adapter from `camera` to the network of its own bands that a record describes.
-
-        See `adapter_for` for any network.
-        """
-        trained = trained_camera(record) if "step_px" in record else None
-        return cls.between(camera, int(record["bands"]), trained, trained_variation(record))
-
     @property
     def is_needed(self) -> bool:
         """Whether the network sees another camera."""
@@ -144,11 +122,6 @@ class BandAdapter:
     def trained_step(self) -> float | None:
         """Pixels per band in the network's training, where its record says so."""
         return None if self.trained is None else _step(self.trained)
-
-    @property
-    def trained_design(self) -> str:
-        """Behind how many dispersers that was."""
-        return "single" if self.trained is None else self.trained.design
 
     @property
     def stretch(self) -> float:
@@ -201,7 +174,7 @@ class BandAdapter:
     @property
     def is_of_other_design(self) -> bool:
         """Whether the camera has two dispersers where the training's had one, or the reverse."""
-        return self.camera.design != self.trained_design
+        return self.camera.design != ("single" if self.trained is None else self.trained.design)
 
     @property
     def is_within_reach(self) -> bool:
@@ -368,28 +341,6 @@ class AsItIs(BandAdapter):
         return max(_length(self.trained) / length, LEAST_STRETCH)
 
     @property
-    def apart(self) -> float:
-        """Bands are the camera's own."""
-        return 1.0
-
-    @property
-    def dispersion_mismatch(self) -> float:
-        """Length of the spectrum it sees over the nearest in training, or the inverse."""
-        spread = self._length_ratio()
-        if spread is None:
-            return 1.0
-        if spread == 0:
-            return float("inf")
-        spread *= self.stretch
-        near = self.variation.nearest_spread(spread)
-        return max(spread / near, near / spread)
-
-    @property
-    def is_of_other_design(self) -> bool:
-        """Whether no camera of the training had as many dispersers."""
-        return self.camera.design not in (self.trained_design, *self.variation.designs)
-
-    @property
     def is_within_reach(self) -> bool:
         """Whether the network may be taken by default."""
         return not self.beyond
@@ -454,12 +405,6 @@ class AsItIs(BandAdapter):
         listed = " and ".join(self.beyond)
         return f"this camera is beyond what the network {network} was trained for: {listed}"
 
-    @classmethod
-    def for_record(cls, camera: CASSI, record: dict[str, Any]) -> AsItIs:
-        """The adapter to the network that a weights record describes."""
-        trained = trained_camera(record) if "step_px" in record else None
-        return cls(camera, camera, trained, trained_variation(record))
-
     def findings(self) -> list[Finding]:
         """Remarks where frames are stretched, or the camera is beyond what was learned."""
         found = self._stretch_findings()
@@ -471,12 +416,12 @@ class AsItIs(BandAdapter):
         )
         return [*found, Finding("warning", text)]
 
-    def _length_ratio(self) -> float | None:
-        """Length of the spectrum in pixels over that of the record's camera."""
-        if self.trained is None or min(self.camera.bands, self.trained.bands) < 2:
+    def _spread(self, camera: CASSI) -> float | None:
+        """Length of a camera's spectrum over that of the record's camera; bands are as they are."""
+        if self.trained is None or min(camera.bands, self.trained.bands) < 2:
             return None
         known = _length(self.trained)
-        return _length(self.camera) / known if known else None
+        return _length(camera) / known if known else None
 
     def _unevenness(self) -> float:
         """How far bands land from the nearest known curve, in halves of their mean distance."""
@@ -494,8 +439,11 @@ class AsItIs(BandAdapter):
 
 def adapter_for(camera: CASSI, record: dict[str, Any]) -> BandAdapter:
     """How `camera` is shown to the network that a weights record describes."""
-    kind = AsItIs if serves_any_camera(record) else BandAdapter
-    return kind.for_record(camera, record)
+    trained = trained_camera(record) if "step_px" in record else None
+    variation = trained_variation(record)
+    if serves_any_camera(record):
+        return AsItIs(camera, camera, trained, variation)
+    return BandAdapter.between(camera, int(record["bands"]), trained, variation)
 
 
 FINE = 4

@@ -346,8 +346,6 @@ class Variation:
     """Most by which a band missed its place, as a share of half the way to its neighbour."""
     band_counts: tuple[int, ...] = ()
     """Into how many bands the spectrum was cut, besides that camera's own."""
-    designs: tuple[str, ...] = ()
-    """How many dispersers there were, besides that camera's own."""
     measured: Measured | None = None
     """What was found to be within reach, where somebody has looked."""
 
@@ -398,7 +396,6 @@ def trained_variation(record: dict[str, Any]) -> Variation:
         float(record.get("bend", ONE_CAMERA.bend)),
         float(record.get("jitter", ONE_CAMERA.jitter)),
         tuple(int(count) for count in record.get("band_counts", ())),
-        tuple(str(design) for design in record.get("designs", ())),
         _measured(record.get("measured_cameras")),
     )
 

@@ -386,8 +386,6 @@ def test_one_camera_in_the_record_is_one_camera_and_those_near_it() -> None:
     assert adapter(CASSI.from_step(26, 2.1)).is_within_reach
     assert not adapter(CASSI.from_step(16, 3.0)).is_within_reach
     assert not adapter(CASSI.from_step(28, 1.5)).is_within_reach
-    two = adapter(CASSI.from_step(28, design="dual"), designs=["dual"])
-    assert two.is_within_reach
     assert adapter_for(CASSI.from_step(5), {"backbone": "lumen", "bands": 28}).is_within_reach
 
 
