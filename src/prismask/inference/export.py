@@ -111,10 +111,10 @@ class Exported:
         frame = camera.measurement_size(scene)
         blank, one = torch.zeros(1, *frame), torch.ones(1)
         code = camera.check_measurement_and_mask(blank, code)
-        told = None
+        stated = None
         if mask_std is not None and network.wants_mask_std:
-            told = as_mask_batch(mask_std).float()
-        taken = Observation(blank, code, camera, one, told)
+            stated = as_mask_batch(mask_std).float()
+        taken = Observation(blank, code, camera, one, stated)
         seen = View.of(taken, one, adapter_for(camera, network.record))
         name = network.record.get("name") or network.record["backbone"]
         if seen.is_resampled:
@@ -125,7 +125,7 @@ class Exported:
             )
         size = ensemble_size(network.record)
         fixed = FixedNetwork(network, seen, noise_std, size).eval().requires_grad_(False)
-        facts = _facts(network, camera, frame, told, noise_std)
+        facts = _facts(network, camera, frame, stated, noise_std)
         return cls(fixed, frame, facts)
 
     def inputs(self) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from inspect import getdoc
 from typing import TYPE_CHECKING, Any, Literal
@@ -66,7 +66,7 @@ class Backbone:
     paper: str
     """Where it was published."""
     inputs: tuple[str, ...]
-    """What it sees unless told otherwise (names of `models.inputs.INPUTS`)."""
+    """What it sees by default (names of `models.inputs.INPUTS`)."""
     speed: Speed = "unmeasured"
     """How long a snapshot of 256×256 and 28 bands takes, see `SPEEDS`."""
 
@@ -172,7 +172,7 @@ def create_model(
         "bands": bands,
         "inputs": list(inputs),
         "options": options,
-        "posterior": posterior.config.as_dict(),
+        "posterior": asdict(posterior.config),
     }
     return Reconstructor(network, posterior, tuple(inputs), record)
 
@@ -217,12 +217,12 @@ class Description:
     """"fast", "medium" or "slow", by multiply-adds; benchmarks/backbones.py has milliseconds."""
 
 
-def describe(name: str, bands: int = BANDS, size: tuple[int, int] = (SIZE, SIZE)) -> Description:
+def describe(name: str) -> Description:
     """Facts about a network of `list_models()`, counted without computing anything."""
     found = backbone(name.removesuffix("+"))
     with torch.device("meta"):
-        model = create_model(name, bands=bands)
-    operations = count_multiply_adds(model, CASSI.from_step(bands), size)
+        model = create_model(name)
+    operations = count_multiply_adds(model, CASSI.from_step())
     speed = next((word for word, most in OPERATIONS.items() if operations <= most), "slow")
     return Description(
         name=name,
@@ -256,7 +256,7 @@ def count_multiply_adds(
     with FlopCounterMode(display=False) as counter:
         if meta.posterior.is_learned:
             meta.posterior.std(mask)
-        # Told, because it cannot be estimated from numbers that are not there.
+        # Given, because it cannot be estimated from numbers that are not there.
         seen = Observation(measurement, mask, camera, measurement.new_zeros(1))
         meta.reconstruct(seen)
     return int(counter.get_total_flops()) // 2

@@ -105,7 +105,7 @@ class DataConfig:
     """Share of the samples that get noise at all; the others stay clean."""
     plain_share: Share = 0.0
     """Share of the samples that are the plain case: cut and joined, but with the spectra that the
-    scenes have, no noise, and the mask that the network is told. All that is drawn for a share of
+    scenes have, no noise, and the mask that the network is given. All that is drawn for a share of
     the samples is drawn for the others only."""
     synthetic_scenes: Count = 6
     """With source "synthetic": how many scenes for training (a third as many for validation)."""
@@ -133,16 +133,16 @@ class MaskConfig:
     binary_share: Share = 0.0
     """Share of the masks of which only open and closed is left: sharp edges, no grey."""
     fault_share: Share = 0.0
-    """Share of the samples whose light is coded by another mask than the told one: moved, turned,
-    blurred, bent in its values, dead pixels, noise (training/data/masks.py)."""
+    """Share of the samples whose light is coded by another mask than the network is given: moved,
+    turned, blurred, bent in its values, dead pixels, noise (training/data/masks.py)."""
     fault_size: Strength = 1.0
     """Factor on the size of all these faults."""
     dispersion_share: Share = 0.0
-    """Share of those samples whose dispersion is not quite what is told either."""
+    """Share of those samples whose dispersion is not quite the nominal one either."""
     per_band_share: Share = 0.0
     """Share of the steps whose masks have a plane per band, sharper in some than in others."""
     told_share: Share = 0.7
-    """With faults: share of all samples for which the network is told how far the mask is off."""
+    """With faults: share of all samples for which the network is given how far the mask is off."""
 
 
 @dataclass(frozen=True)

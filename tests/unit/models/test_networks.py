@@ -214,13 +214,13 @@ def test_the_papers_swinir() -> None:
 
 
 def test_descriptions() -> None:
-    told = describe("hssp+", bands=6, size=(16, 16))
+    told = describe("hssp+")
     assert told.inputs == ("backprojection", "normalised", "mask")
     assert told.wants_physics
     assert told.speed == "fast"
     assert "spectral prior" in told.summary
     assert "Wang" in told.paper
-    assert told.parameters == count_parameters(create_model("hssp+", bands=6))
+    assert told.parameters == count_parameters(create_model("hssp+"))
 
 
 def test_attention_over_channels_is_linear_in_the_pixels() -> None:

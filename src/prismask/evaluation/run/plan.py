@@ -16,7 +16,7 @@ import logging
 import math
 import statistics
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -272,10 +272,6 @@ class Cost:
     """Learnable values; None for a solver."""
     multiply_adds: int | None = None
     """Of one snapshot, the mask posterior included; None where it cannot be counted."""
-
-    def to_record(self) -> dict[str, Any]:
-        """Plain numbers."""
-        return asdict(self)
 
 
 def measure_cost(ready: Ready, measurement: Tensor, mask: Tensor, camera: CASSI) -> Cost:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -307,7 +307,7 @@ def cost_of_all(plan: Plan, earlier: Mapping[str, Any] | None) -> dict[str, dict
         # A method that does not stay finite has no speed worth knowing.
         with contextlib.suppress(DivergedError):
             cost = measure_cost(bench.ready(label), measurement, mask, plan.work.camera)
-            costs[label] = cost.to_record()
+            costs[label] = asdict(cost)
     return costs
 
 

@@ -347,9 +347,9 @@ class Look(nn.Module):
         mask = belief.mask(shot, camera)
         left = (shot.measurement - camera.forward(cube, mask)) / self.weight(shot)
         windows = camera.unshear(left)
-        told = windows * camera.code(mask)
+        hint = windows * camera.code(mask)
         hints = self._mask_hints(belief, windows, shot)
-        return features + self.tell([told, cube + told], hints, basis), belief
+        return features + self.tell([hint, cube + hint], hints, basis), belief
 
     @staticmethod
     def _mask_hints(belief: Belief, windows: Tensor, shot: Shot) -> list[Tensor]:

@@ -103,8 +103,8 @@ class Look(nn.Module):
         # In float32: what is left of the snapshot is small beside the snapshot.
         estimate = conv_aligned(self.read, x).float()
         unexplained = measurement - camera.forward(estimate, mask)
-        told = in_dtype_of(self.tell, camera.adjoint(unexplained / gram, mask))
-        return x + conv_aligned(self.tell, told)
+        hint = in_dtype_of(self.tell, camera.adjoint(unexplained / gram, mask))
+        return x + conv_aligned(self.tell, hint)
 
 
 @register(
