@@ -526,9 +526,10 @@ class Stretch:
     """Columns that the network sees of them, at most as many."""
 
     @classmethod
-    def by(cls, factor: float, camera: CASSI, width: int) -> Stretch:
-        """The nearest to `factor` with which the scene ends where a pixel does."""
-        return cls(camera, width, max(1, round(factor * width)))
+    def by(cls, factor: float, camera: CASSI, width: int) -> Stretch | None:
+        """The nearest to `factor` with which the scene ends where a pixel does; None: no change."""
+        columns = max(1, round(factor * width))
+        return None if columns == width else cls(camera, width, columns)
 
     @property
     def factor(self) -> float:
@@ -536,51 +537,36 @@ class Stretch:
         return self.columns / self.width
 
     @property
-    def is_needed(self) -> bool:
-        """Whether frames change at all."""
-        return self.columns != self.width
-
-    @property
     def shown(self) -> CASSI:
         """The camera as the network sees it."""
-        if not self.is_needed:
-            return self.camera
         return replace(self.camera, offsets=tuple(self.factor * o for o in self.camera.offsets))
 
     def signal(self, signal: Tensor, noise_std: Tensor) -> tuple[Tensor, Tensor]:
         """Snapshots `(B, H, L)` for the network, and what is left of their noise `(B,)`."""
-        if not self.is_needed:
-            return signal, noise_std
         weights = self._there(signal.shape[-1], self.shown.measurement_size((1, self.columns))[1])
         left = float(weights.square().sum(1).mean().sqrt())
         return signal @ weights.T.to(signal.device), noise_std * left
 
     def blind(self, bad: Tensor) -> Tensor:
         """Sensor pixels `(H, L)` of the network's frame that are made of bad ones for the most."""
-        if not self.is_needed:
-            return bad
         shares, _ = self.signal(bad.float()[None], torch.zeros(1))
         return shares[0] > 0.5
 
     def mask(self, mask: Tensor) -> Tensor:
         """A mask `(1, 1|C, H, W)` for the network."""
-        if not self.is_needed:
-            return mask
         columns = self.shown.mask_size((1, self.columns))[1]
         return (mask @ self._there(mask.shape[-1], columns).T.to(mask.device)).clamp(0, 1)
 
     def back(self, values: Tensor) -> Tensor:
         """Cubes of the network `(…, H, W′)` in the camera's pixels `(…, H, W)`."""
-        return values @ self._back(3).T.to(values.device) if self.is_needed else values
+        return values @ self._back(3).T.to(values.device)
 
     def back_distance(self, values: Tensor) -> Tensor:
         """The same for what is never negative, such as the width of an interval."""
-        return values @ self._back(1).T.to(values.device) if self.is_needed else values
+        return values @ self._back(1).T.to(values.device)
 
     def pose_back(self, pose: MaskPose) -> MaskPose:
         """A pose found in frames of the network, in the camera's pixels."""
-        if not self.is_needed:
-            return pose
         return replace(
             pose,
             right=pose.right / self.factor,
@@ -608,7 +594,7 @@ class View:
 
     adapter: BandAdapter
     turn: Turn
-    stretch: Stretch
+    stretch: Stretch | None
     gain: Tensor
     """From each snapshot's brightness to the network's, `(B,)`."""
     shown: Observation
@@ -626,46 +612,51 @@ class View:
             for networks that see bands as they are.
         gain: of every snapshot, `(B,)`.
         """
-        signal, mask, camera, noise_std, mask_std = taken
-        assert noise_std is not None
+        assert taken.noise is not None
         factor = (gain.double() * adapter.gain).float()
-        turn = Turn.towards(camera, adapter.trained_step)
-        seen, code = turn.there(signal), turn.there(adapter.mask(mask))
-        shown = turn.camera(adapter.shown)
-        columns = shown.scene_size((seen.shape[-2], seen.shape[-1]))[1]
-        stretch = Stretch.by(adapter.stretch, shown, columns)
-        seen, noise = stretch.signal(seen * factor[:, None, None], noise_std * factor)
-        stated = None if mask_std is None else stretch.mask(turn.there(mask_std))
-        given = Observation(seen, stretch.mask(code), stretch.shown, noise, stated)
-        return cls(
-            adapter,
-            turn,
-            stretch,
-            gain,
-            given,
-            None if bad is None else stretch.blind(turn.there(bad)),
-        )
+        signal, noise = taken.measurement * factor[:, None, None], taken.noise * factor
+        seen = taken._replace(measurement=signal, noise=noise)
+        if adapter.is_needed:
+            seen = seen._replace(mask=adapter.mask(seen.mask), camera=adapter.shown)
+        turn = Turn.towards(taken.camera, adapter.trained_step)
+        if turn != Turn():
+            seen = seen.with_images(turn.there)._replace(camera=turn.camera(seen.camera))
+            bad = None if bad is None else turn.there(bad)
+        stretch = Stretch.by(adapter.stretch, seen.camera, seen.scene_size[1])
+        if stretch is not None:
+            signal, noise = stretch.signal(seen.measurement, noise)
+            stated = None if seen.mask_std is None else stretch.mask(seen.mask_std)
+            seen = Observation(signal, stretch.mask(seen.mask), stretch.shown, noise, stated)
+            bad = None if bad is None else stretch.blind(bad)
+        return cls(adapter, turn, stretch, gain, seen, bad)
 
     @property
     def is_resampled(self) -> bool:
         """Whether pixels or bands of the network are not those of the camera."""
-        return self.stretch.is_needed or self.adapter.is_needed
+        return self.stretch is not None or self.adapter.is_needed
 
     def back(self, values: Tensor) -> Tensor:
         """Cubes of the network `(B, C′, H, W′)` in the bands, units and frame of the snapshots."""
-        return self._in_bands(self.stretch.back(values))
+        if self.stretch is not None:
+            values = self.stretch.back(values)
+        return self._in_bands(values)
 
     def back_distance(self, values: Tensor) -> Tensor:
         """The same for what is never negative, such as the width of an interval."""
-        return self._in_bands(self.stretch.back_distance(values))
+        if self.stretch is not None:
+            values = self.stretch.back_distance(values)
+        return self._in_bands(values)
 
     def pose_back(self, pose: MaskPose) -> MaskPose:
         """A pose of the mask that was found here, in the frame of the snapshots."""
-        return self.turn.pose_back(self.stretch.pose_back(pose))
+        return self.turn.pose_back(pose if self.stretch is None else self.stretch.pose_back(pose))
 
     def _in_bands(self, values: Tensor) -> Tensor:
-        gain = self.gain.float().to(values.device)[:, None, None, None]
-        return self.adapter.back(self.turn.back(values)) / gain
+        if self.turn != Turn():
+            values = self.turn.back(values)
+        if self.adapter.is_needed:
+            values = self.adapter.back(values)
+        return values / self.gain.float().to(values.device)[:, None, None, None]
 
 
 def _spline(length: int, at: NDArray[np.float64], degree: int) -> NDArray[np.float64]:

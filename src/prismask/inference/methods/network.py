@@ -306,7 +306,7 @@ class NetworkMethod:
             attrs["mirror_ensemble"] = ensemble_size(self.record)
         if seen.turn.text:
             attrs["frame_for_network"] = seen.turn.text
-        if seen.stretch.is_needed:
+        if seen.stretch is not None:
             attrs["frame_stretch"] = seen.stretch.factor
         if seen.adapter.is_needed:
             attrs["bands_from"] = f"{self.engine.bands} bands of the network, interpolated"
