@@ -7,7 +7,7 @@ towards the measurement, b ← keep · (b + r) with the residual r = y − A x, 
 
 The accumulated residual b is the "accelerated" part; without it the denoiser's bias would stay.
 With noise of variance σ² in y, fitting it exactly means fitting the noise. Writing the noise as
-an unknown with a Gaussian prior beside a TV prior of scale s turns the same iteration into
+an unknown with a Gaussian prior, next to a TV prior of scale s turns the same iteration into
 
     keep = Φ / (Φ + κ),          κ = σ² / (s · weight),
 

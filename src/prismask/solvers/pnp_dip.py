@@ -303,7 +303,7 @@ class _Painter:
         self.repeat = Repeated(cube.device)
 
     def improve(self, done: int) -> None:
-        """The steps of an iteration, beside those of other networks; `repeat.join` waits."""
+        """The steps of an iteration, in parallel with other networks; `repeat.join` waits."""
         with self.repeat.apart():
             for step in range(self.options.steps):
                 self.rate.fill_(self._rate(done + step / self.options.steps))

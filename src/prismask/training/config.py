@@ -124,8 +124,8 @@ class MaskConfig:
     vary: bool = False
     """Also turn, mirror, shift by up to half a pixel and bend the values of each mask."""
     calibration_error: Strength = 0.0
-    """Most pixels, along each axis, by which the mask that the network is shown lies beside the one
-    that codes the light."""
+    """Most pixels, along each axis, by which the mask that the network is given is displaced from
+    the one that codes the light."""
     fabricated_share: Share = 0.0
     """Share of steps whose masks are cut from fabricated instruments instead of the region."""
     fabricated_count: Count = 16
@@ -166,7 +166,7 @@ class CameraConfig:
     """Most by which it is bent in those steps, as a share of its length: 0.1 makes steps of 2 px
     2.8 px at one end and 1.2 px at the other."""
     jitter: BelowOne = 0.0
-    """Most by which each band lands beside its place in those steps, as a share of half the way to
+    """Most by which each band is displaced in those steps, as a share of half the way to
     its neighbour."""
     varied_share: Share = 0.5
     """Share of the steps that have another prism than the nominal one."""
@@ -224,10 +224,10 @@ class LossConfig:
     """For networks that estimate the mask too: weight of what is left of its error
     (`training.losses`)."""
     teacher: str = ""
-    """Trained weights from whose cubes the network learns beside the truth: a name of `prismask
+    """Trained weights from whose cubes the network learns besides the truth: a name of `prismask
     models`, or a file (`training.teacher`); empty: none."""
     teacher_weight: Strength = 1.0
-    """Weight of the loss against the teacher's cube, beside 1 for the truth; 0: none."""
+    """Weight of the loss against the teacher's cube, compared with 1 for the truth; 0: none."""
     adversarial: Strength = 0.0
     """Weight of a discriminator's opinion in θ's loss (λ-net: 0.01); 0: no discriminator."""
     beta: Strength = 1e-5

@@ -188,7 +188,7 @@ def _measuring(nominal: CASSI, config: CameraConfig, device: torch.device) -> CA
 
 
 def _variation(config: CameraConfig) -> dict[str, Any]:
-    """What a record says beside the camera's own offsets, where steps differed from it."""
+    """What a record says besides the camera's own offsets, where steps differed from it."""
     counts = {"band_counts": list(config.more_bands)} if config.more_bands else {}
     if not config.is_varied:
         return counts

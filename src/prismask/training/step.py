@@ -59,7 +59,7 @@ class Training:
     stop_after: float | None = None
     """Seconds after which this call pauses (with a checkpoint), whatever the schedule says."""
     teacher: Teacher | None = None
-    """A network whose cubes are learned from beside the truth."""
+    """A network from whose cubes, too, is learned."""
 
 
 class Stepper:

@@ -1,4 +1,4 @@
-"""A trained network from whose cubes another learns, beside the truth.
+"""A trained network from whose cubes another learns, in addition to the truth.
 
 The teacher sees what the student sees: the snapshot, the nominal mask, the noise, how far the
 mask may be wrong. Its cube is the best that a larger network makes of these; the truth also holds

@@ -86,8 +86,8 @@ def make_validation(
         groups["noisy"] = _Group(cubes, fabricated, noise_std)
     if misplaced > 0:
         # Across and along the dispersion, which cost differently.
-        beside = Shift(rows=0.6 * misplaced, columns=0.8 * misplaced).apply(fabricated)
-        groups["misplaced"] = _Group(cubes, fabricated, true_masks=beside)
+        displaced = Shift(rows=0.6 * misplaced, columns=0.8 * misplaced).apply(fabricated)
+        groups["misplaced"] = _Group(cubes, fabricated, true_masks=displaced)
     if enlarged:
         groups["enlarged"] = _Group(enlarged_middles(scenes, size), fabricated)
     if lamp is not None:

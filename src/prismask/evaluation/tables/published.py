@@ -190,7 +190,7 @@ COSTS: MappingProxyType[str, PublishedCost] = MappingProxyType(
 """Many-to-many models; PnP-DIP trains nothing and needs its time for every snapshot."""
 
 OTHER_BACKBONES = MappingProxyType({"spectral-vit": "Spectral ViT", "swinir": "SwinIR"})
-"""What the paper calls those of our backbones that it has in `ROWS` beside SRN."""
+"""What the paper calls those of our backbones that it has in `ROWS` besides SRN."""
 
 SPECTRAL_CORRELATIONS: MappingProxyType[str, tuple[float, ...]] = MappingProxyType(
     {

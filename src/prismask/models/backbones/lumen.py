@@ -1,7 +1,7 @@
 """Lumen: an unrolled network for every camera, given how far its mask may be wrong.
 
 Features h live at the scene's pixels; an estimate x̂ of the cube and an estimate m̂ of the mask are
-carried beside them. Each stage looks at the snapshot again and then thinks in a small U:
+carried along with them. Each stage looks at the snapshot again and then thinks in a small U:
 
     x̂ ← x̂ + CONV(h)                                 what the features say of the cube
     m̂ = clamp(m + b ⊙ tanh d, 0, 1),  d ← d + CONV(h)   … and of the mask m that was given
@@ -307,7 +307,7 @@ class Shot(NamedTuple):
 
 
 class Belief(NamedTuple):
-    """What changes from stage to stage beside the features."""
+    """What changes from stage to stage besides the features."""
 
     cube: Tensor
     """x̂ `(B, C, H, W)`, at least float32."""
@@ -341,7 +341,7 @@ class Look(nn.Module):
     ) -> tuple[Tensor, Belief]:
         """Features `(B, F, H / fold, W / fold)` and belief → the same, after one more look."""
         bands, planes = self.read(features, basis, belief.cube)
-        # Physics in float32: what is left of the snapshot is small beside the snapshot.
+        # Physics in float32: what is left of the snapshot is far smaller than it.
         cube = belief.cube + bands.to(belief.cube.dtype)
         belief = Belief(cube, belief.moved + planes.to(cube.dtype))
         mask = belief.mask(shot, camera)
@@ -386,7 +386,7 @@ def cosine_basis(bands: int, cosines: int, like: Tensor) -> Tensor:
 
 
 class BandsOut(nn.Module):
-    """A convolution from features to a camera's bands, and to `more` planes beside them."""
+    """A convolution from features to a camera's bands, and to `more` planes."""
 
     def __init__(
         self, width: int, cosines: int, more: int = 0, fold: int = 1, kernel: int = 3
@@ -475,7 +475,7 @@ def _joined(parts: Sequence[Tensor], dim: int) -> Tensor:
 
 
 BLOCK_START = 0.5
-"""How large a new block's answer is beside its input, about."""
+"""How large a new block's answer is, about, compared with its input."""
 
 
 class Block(nn.Module):

@@ -101,7 +101,7 @@ class BatchMaker:
         self._host = torch.Generator()
         self._device = torch.Generator(scenes.device)
         # A generator of its own: the noise stays the same whether masks are displaced or not.
-        self._beside = torch.Generator(scenes.device)
+        self._displaced = torch.Generator(scenes.device)
         self.others = [with_bands(camera, bands) for bands in more_bands]
         self.others_share = more_bands_share
         self._places: dict[int, Tensor] = {}
@@ -211,7 +211,7 @@ class BatchMaker:
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The light through masks that may not be the nominal ones: measurement `(B, H, L)`,
         nominal and true mask `(B, 1, H, W)`, and the stated spread."""
-        numbers = self._beside.manual_seed(seed_of(self.seed, "faults", block))
+        numbers = self._displaced.manual_seed(seed_of(self.seed, "faults", block))
         everyone = mask.new_empty(self.drawn, *mask.shape[1:])
         everyone[self.part] = mask
         drawn = draw_faults(everyone, numbers, self.masks.config, plain)
@@ -259,7 +259,7 @@ class BatchMaker:
         if self.masks.config.calibration_error <= 0:
             return mask
         return self.masks.calibrated(
-            mask, self._beside.manual_seed(seed_of(self.seed, "calibration", step))
+            mask, self._displaced.manual_seed(seed_of(self.seed, "calibration", step))
         )
 
     def _noise_std(self, device: torch.device, bands: int, plain: Tensor) -> Tensor | None:

@@ -233,7 +233,7 @@ DEPTHS = (0.3, 1.0)
 LINE = 1.0
 """Full width of a single line in nm."""
 LEVELS = (0.1, 1.0)
-"""Its height in a band, beside the crop's brightest value."""
+"""Its height in a band, relative to the crop's brightest value."""
 PART_SHARPNESS = (1.0, 20.0)
 """How sharp the edges of parts are, as in a collage."""
 DEVIATION = 2 * math.sqrt(2 * math.log(2))

@@ -95,11 +95,11 @@ class MaskSource:
         return vary(masks, device) if self.config.vary else masks
 
     def calibrated(self, masks: Tensor, device: torch.Generator) -> Tensor:
-        """What people believe the masks to be: each a little beside its place."""
-        beside = Variation(
+        """What people believe the masks to be: each a little displaced."""
+        displaced = Variation(
             turns=False, mirrors=False, shift=self.config.calibration_error, gamma=1.0, gain=0.0
         )
-        return vary(masks, device, beside)
+        return vary(masks, device, displaced)
 
     def _planes(self, number: float) -> Tensor:
         if self.region is None:
