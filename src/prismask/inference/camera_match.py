@@ -1,4 +1,4 @@
-"""A network behind a camera that it was not trained with: what it is shown, and the way back.
+"""A network on a camera that it was not trained with: what it is shown, and the way back.
 
 Three things may differ: the bands (`BandAdapter`), the direction of the dispersion (`Turn`) and the
 pixels per band (`Stretch`). A `View` is snapshots as the network knows them in all three.
@@ -16,8 +16,8 @@ better choice. A camera with few bands far apart is beyond it as well: no smooth
 steps in its snapshot.
 
 A network that works from the snapshot itself contains the camera, and nothing is resampled for it
-(`AsItIs`). What remains is whether it has learned behind cameras like this one, or was scored
-behind such and did well.
+(`AsItIs`). What remains is whether it was trained with cameras like this one, or was scored
+on such and did well.
 
 Orientation. A camera may disperse to the right, to the left, up or down, and a network has seen one
 of these. Snapshot and mask are turned before it sees them and its cube is turned back, exactly.
@@ -74,7 +74,7 @@ SAME_CAMERA_PX = 0.1
 Few, because a network that learned whole offsets feels parts of a pixel: at 1.998, 1.996, 1.99 and
 1.98 px per band instead of 2, which is 0.05, 0.11, 0.27 and 0.54 px at the last of 28 bands, the
 90 % interval of srn-looks.m2m held 89.2, 88.0, 84.3 and 81.3 % of the true values, and 90.1 %
-behind its own camera (`results/cameras.py`). A dispersion that `--align` finds to be off is another
+on its own camera (`results/cameras.py`). A dispersion that `--align` finds to be off is another
 matter: it moves the mask, and the camera stays what it was."""
 
 
@@ -99,7 +99,7 @@ class BandAdapter:
         trained: CASSI | None = None,
         variation: Variation = ONE_CAMERA,
     ) -> BandAdapter:
-        """The adapter from `camera` to a network built for `bands` bands, `trained` behind one."""
+        """The adapter from `camera` to a network built for `bands` bands, `trained` with one."""
         here = band_positions(camera)
         there = nearest_bend(here, _trained_positions(bands, trained), variation.bend)
         if bands == camera.bands and float(np.abs(here - there).max()) <= SAME_SPACING:
@@ -327,7 +327,7 @@ training: no prism's curve is quite the one that cameras were drawn with."""
 class AsItIs(BandAdapter):
     """Shows a camera as it is, and says how far it lies from those of the network's training.
 
-    Only where its spectrum is longer than any behind which the network did well are frames read
+    Only where its spectrum is longer than any on which the network did well are frames read
     with longer pixels along it.
     """
 
@@ -370,7 +370,7 @@ class AsItIs(BandAdapter):
         return (*found, *self._past(measured, _length(self.trained)))
 
     def _past(self, measured: Measured, trained_px: float) -> list[str]:
-        """What lies outside all cameras behind which the network was scored and did well."""
+        """What lies outside all cameras on which the network was scored and did well."""
         found = []
         fewest, most = measured.bands
         if not fewest <= self.camera.bands <= most:

@@ -52,7 +52,7 @@ FACTS = "prismask.json"
 
 
 class FixedNetwork(nn.Module):
-    """A network behind one camera and mask."""
+    """A network for one camera and mask."""
 
     mask: Tensor
     mask_std: Tensor | None
@@ -100,7 +100,7 @@ class Exported:
         mask_std: Tensor | None = None,
         noise_std: float | None = None,
     ) -> Exported:
-        """`network` behind `camera` and `mask (H, W)`, `(C, H, W)` or `(1, 1|C, H, W)`.
+        """`network` for `camera` and `mask (H, W)`, `(C, H, W)` or `(1, 1|C, H, W)`.
 
         mask_std: how far the mask may be wrong, of its shape; None: unknown.
         noise_std: of every measurement; None: an input of the graph.
@@ -217,7 +217,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _scene(camera: CASSI, mask: tuple[int, int]) -> tuple[int, int]:
-    """Size of the scene behind a mask of the given size."""
+    """Size of the scene seen through a mask of the given size."""
     if camera.design == "single":
         return mask
     # A dual disperser shears the mask, so that is the longer one.

@@ -5,7 +5,7 @@ is also given the measurement, the mask and the camera. One that sets `works_fro
 input planes at all: it is called as `SnapshotBackbone` says and serves any band count.
 
 A mirror ensemble is a network run on a snapshot and on its mirror image. A snapshot mirrored across
-the dispersion is the snapshot of the mirrored scene behind the mirrored mask: the camera is the
+the dispersion is the snapshot of the mirrored scene through the mirrored mask: the camera is the
 same. Networks do not know that. Run on both, their two cubes differ, and
 
 - their mean is closer to the truth than either, for twice the time;
@@ -41,7 +41,7 @@ class Estimates(NamedTuple):
 
 
 class SnapshotBackbone(Protocol):
-    """A backbone that works from the snapshot itself, behind a camera of any band count.
+    """A backbone that works from the snapshot itself, with a camera of any band count.
 
     noise: standard deviation of the measurement's noise in its units, `(B|1,)` or that of each
         pixel `(B|1, H, L)`, which is `models.inputs.BLIND` where one says nothing; None: estimated.

@@ -87,7 +87,7 @@ class Backbone:
 
     @property
     def works_from_snapshot(self) -> bool:
-        """Whether it is given these and nothing else, behind a camera of any band count."""
+        """Whether it is given these and nothing else, with a camera of any band count."""
         return bool(getattr(self.build, "works_from_snapshot", False))
 
     def sizes(self, inputs: Sequence[str], bands: int) -> dict[str, int]:

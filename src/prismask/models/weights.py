@@ -318,7 +318,7 @@ def _present(path: Path) -> Path:
 
 @dataclass(frozen=True)
 class Measured:
-    """Single-disperser cameras behind which a network was scored and did well, in any spacing."""
+    """Single-disperser cameras on which a network was scored and did well, in any spacing."""
 
     bands: tuple[int, int]
     """Fewest and most bands."""
@@ -481,7 +481,7 @@ def is_path(name_or_path: str | Path) -> bool:
 
 
 def find_weights(name_or_path: str | Path, folder: Path = FOLDER) -> Path:
-    """The file behind a name from `prismask models` or a path to a .safetensors file.
+    """The file of a name from `prismask models` or a path to a .safetensors file.
 
     Text with a slash or the extension is a path; anything else is a name. A file that happens to
     be called like a name is not opened: the two never compete.
@@ -512,5 +512,5 @@ def find_weights(name_or_path: str | Path, folder: Path = FOLDER) -> Path:
 
 
 def load_model(name_or_path: str | Path) -> Reconstructor:
-    """The trained network behind a name or path; its hash is checked."""
+    """The trained network of a name or path; its hash is checked."""
     return load_weights(find_weights(name_or_path))

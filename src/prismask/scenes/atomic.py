@@ -432,7 +432,7 @@ def _identity(path: Path) -> Identity | None:
 
 
 def check_inputs(*files: Path) -> None:
-    """Raise for the first file that is missing: that is told before any fault of the output."""
+    """Raise for the first file that is missing: that is reported before any fault of the output."""
     from prismask.scenes.formats.registry import check_exists
 
     for path in files:

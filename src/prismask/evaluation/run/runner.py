@@ -222,7 +222,7 @@ def described_bands(camera: CASSI | CameraDescription) -> int | None:
 def remarks_about(
     contenders: Mapping[str, Contender], camera: CASSI, settings: Settings
 ) -> list[str]:
-    """What readers of the tables should know about contenders behind this camera."""
+    """What readers of the tables should know about contenders on this camera."""
     found = []
     for label, one in contenders.items():
         if settings.adapt and "adapt" not in one.capabilities:

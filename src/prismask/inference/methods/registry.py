@@ -194,7 +194,7 @@ def function_identity(function: Any) -> str:
         return f"{name}, {tensors_hash(function.state_dict())}"
     try:
         held = pickle.dumps(function)
-    except Exception:  # whatever a stranger's object raises: it cannot be compared
+    except Exception:  # whatever someone else's object raises: it cannot be compared
         return name
     return f"{name}, {hashlib.sha256(held).hexdigest()[:12]}"
 
@@ -293,7 +293,7 @@ class Choice:
         (self._asked or self._shipped(self._defaults[0])).check(options)
 
     def for_camera(self, camera: CASSI) -> Method:
-        """The method to use behind `camera`."""
+        """The method to use with `camera`."""
         if self._asked is not None:
             return self._asked
         return self._default(camera) or self._named(FALLBACK)
@@ -414,7 +414,7 @@ def able(among: tuple[Shipped, ...], options: Options) -> tuple[Shipped, ...]:
 
 
 def weights_for(camera: CASSI, among: tuple[Shipped, ...]) -> Shipped | None:
-    """The weights to take behind `camera`, or None where it is out of reach of all.
+    """The weights to take for `camera`, or None where it is out of reach of all.
 
     Those whose own camera it is; else of those that reach it the ones that see every camera as it
     is.

@@ -315,7 +315,7 @@ class Belief(NamedTuple):
     """d `(B, 1, H, W)`; the mask m̂ follows from it."""
 
     def mask(self, shot: Shot, camera: CASSI) -> Tensor:
-        """m̂ `(B, 1|C, H, W)`; as given behind a dual disperser, whose mask is no scene plane."""
+        """m̂ `(B, 1|C, H, W)`; as given with a dual disperser, whose mask is no scene plane."""
         if camera.design == "dual":
             return shot.mask
         return (shot.mask + shot.bound * torch.tanh(self.moved)).clamp(0, 1)

@@ -215,7 +215,7 @@ class BatchMaker:
         everyone = mask.new_empty(self.drawn, *mask.shape[1:])
         everyone[self.part] = mask
         drawn = draw_faults(everyone, numbers, self.masks.config, plain)
-        # Behind a dual disperser the mask is dispersed, not the light.
+        # With a dual disperser the mask is dispersed, not the light.
         is_bent = self.masks.config.dispersion_share > 0 and prisms[0].design == "single"
         offsets = self._offsets(prisms) if is_bent else None
         true, difference = as_seen(drawn, offsets)
@@ -299,7 +299,7 @@ class BatchMaker:
     def _lit_columns(self, clean: Tensor, prisms: Sequence[CASSI]) -> Tensor | None:
         """How many columns of each frame light can reach, `(B,)` on the device; None: all.
 
-        At inference a narrow camera has a narrow frame: there is no noise on the columns behind
+        At inference a narrow camera has a narrow frame: there is no noise on the columns beyond
         it, and nothing is measured by them.
         """
         dark = [p.extent - p.lit_extent if isinstance(p, VariedCamera) else 0 for p in prisms]

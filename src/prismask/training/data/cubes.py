@@ -221,7 +221,7 @@ STRUCTURED_NUMBERS = (16,)
 STRUCTURED_CHANCES = (0, 4, 12)
 """Those of them that decide whether there is a lamp, narrow bands, a line."""
 HELD_OUT = ("FL2", "FL11")
-"""Lamps that no training sees, so that scores behind them say something about others."""
+"""Lamps that no training sees, so that scores under them say something about others."""
 CONTINUUM = 0.5
 """Most of a smooth light that is mixed into a lamp's."""
 WIDTHS = (5.0, 40.0)
