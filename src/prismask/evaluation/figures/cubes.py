@@ -276,7 +276,8 @@ def calibration_figure(found: Mapping[str, Mapping[str, Any]]) -> bytes:
         for number, (label, record) in enumerate(found.items()):
             colour, marker = series(number)
             _coverage(first, record["coverage"], label, colour, marker)
-            _reliability(second, record["reliability"], colour, marker)
+            spread, error = (100 * np.array(record["reliability"][k]) for k in ("std", "error"))
+            second.plot(spread, error, color=colour, marker=marker, markersize=3, linewidth=1.2)
             _sparsification(third, record["sparsification"], colour, number == 0)
         _finish_coverage(first)
         _finish_reliability(second)
@@ -342,11 +343,6 @@ def _finish_coverage(axes: Any) -> None:
     axes.set_title("Coverage", loc="left")
     axes.set_xlabel("interval claims to hold, %")
     axes.set_ylabel("of the truth it holds, %")
-
-
-def _reliability(axes: Any, record: Mapping[str, Any], colour: str, marker: str) -> None:
-    axes.plot(100 * np.array(record["std"]), 100 * np.array(record["error"]), color=colour,
-              marker=marker, markersize=3, linewidth=1.2)  # fmt: skip
 
 
 def _finish_reliability(axes: Any) -> None:

@@ -298,19 +298,14 @@ def _start_watching(device: torch.device) -> int | None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return 0
-    _give_back_memory()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)  # what is freed goes back, so that its next use shows
     try:
         # Linux resets the high-water mark of a process that writes 5 here.
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
         return None
     return _status("VmRSS")
-
-
-def _give_back_memory() -> None:
-    """Return freed memory to the system, so that using it again shows as growth."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _most_held(device: torch.device, before: int | None) -> int | None:
