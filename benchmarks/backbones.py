@@ -26,6 +26,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from common import timed
 from prismask.models.fast import FastReconstructor
+from prismask.models.inputs import Observation
 from prismask.models.machine import choose_device
 from prismask.models.network import compile_parts
 from prismask.models.registry import create_model, describe, list_models
@@ -91,7 +92,7 @@ def training_step(name: str, seen: Snapshot, device: torch.device, plain: bool, 
     optimiser = torch.optim.Adam(model.backbone.parameters(), lr=1e-5, fused=fused)
 
     def loss_of() -> torch.Tensor:
-        cube = model.reconstruct(seen.measurement, seen.mask, seen.camera)
+        cube = model.reconstruct(Observation(seen.measurement, seen.mask, seen.camera))
         return reconstruction_loss(cube, seen.cube, "l2")
 
     chosen = loss_of

@@ -83,13 +83,13 @@ def scores_table() -> str:
 def paper_text(name: str) -> str:
     """PSNR paper [dB] / SSIM of the paper, many-to-many where it has one."""
     if name in BACKBONES:
-        psnr, ssim = published.BACKBONES[BACKBONES[name]]
+        psnr, ssim = published.ROWS[BACKBONES[name]]["many-to-many"].values()
         return f"{psnr.mean:.2f} / {ssim.mean:.4f}"
     if name not in COMPARED:
         return ""
     title, protocol = COMPARED[name]
-    found = published.SCORES[protocol][title]
-    text = f"{found.average_psnr.mean:.2f} / {found.average_ssim.mean:.4f}"
+    psnr, ssim = (one["average"] for one in published.SCORES[protocol][title].values())
+    text = f"{psnr.mean:.2f} / {ssim.mean:.4f}"
     return text + (" (one mask)" if protocol == "one-to-one" else "")
 
 

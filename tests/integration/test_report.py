@@ -107,12 +107,12 @@ def test_analysis_is_plain_json_with_every_number(results: Path) -> None:
 def test_analysis_numbers_are_those_of_the_model(results: Path, tiny: Path) -> None:
     """Reconstruct one scene by hand through the mask that the record names."""
     from prismask.evaluation.protocol.splits import read_evaluation_split
-    from prismask.optics.masks import MaskSet
 
     record = ANALYSIS.read(results / "analysis")
-    entry = MaskSet.from_record(record["groups"][GROUPS[1]]["masks"]).entries[0]
+    listed = record["groups"][GROUPS[1]]["masks"]["masks"][0]
     region = read_evaluation_split(tiny).region(GROUPS[1])
-    mask = region.crop(entry.row, entry.column, entry.height, entry.width).to_tensor()
+    place = (listed[key] for key in ("row", "column", "height", "width"))
+    mask = region.crop(*place).to_tensor()
     truth = torch.tensor(load_scenes(tiny, "test")["scene02"].values)[None]
     camera = CASSI.from_step(BANDS)
     model = load_weights(results / "runs" / "many-to-many" / "weights.safetensors")

@@ -19,7 +19,7 @@ from prismask.models.registry import create_model
 from prismask.models.weights import trained_with
 from prismask.optics.camera import CASSI
 from prismask.training.config import MaskConfig
-from prismask.training.data.masks import as_seen, draw_faults, told_spread
+from prismask.training.data.masks import as_seen, draw_faults, stated_spread
 
 pytestmark = pytest.mark.slow
 
@@ -49,11 +49,11 @@ def train(steps: int = 1000, crop: int = 40, batch: int = 4) -> Reconstructor:
 
     for _ in range(steps):
         cube, drawn = pieces(cubes), draw_faults(pieces(apertures), numbers, faults)
-        std = told_spread(as_seen(drawn, None)[1], numbers, faults.told_share)
+        std = stated_spread(as_seen(drawn, None)[1], numbers, faults.told_share)
         level = NOISE * torch.rand(batch, generator=numbers)
         shot = CAMERA.forward(cube, drawn.true)
         shot = shot + level[:, None, None] * torch.randn(shot.shape, generator=numbers)
-        said = model.estimates(shot, drawn.told, CAMERA, level, std).cubes[::-1]
+        said = model.estimates(Observation(shot, drawn.nominal, CAMERA, level, std)).cubes[::-1]
         errors = [((one - cube).square().mean((1, 2, 3)) + 1e-8).log().mean() for one in said]
         loss = torch.stack([0.7**stage * error for stage, error in enumerate(errors)]).sum()
         optimiser.zero_grad()

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from prismask.models.inputs import Observation
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
@@ -48,7 +49,7 @@ def train(steps: int = 400, crop: int = 32, batch: int = 6) -> Reconstructor:
         cube = cubes[torch.randint(24, (batch,), generator=generator)][box]
         mask = apertures[torch.randint(16, (batch,), generator=generator)][box]
         drawn, _ = model.posterior.sample(mask, batch, generator)
-        estimate = model.reconstruct(CAMERA.forward(cube, mask), drawn, CAMERA)
+        estimate = model.reconstruct(Observation(CAMERA.forward(cube, mask), drawn, CAMERA))
         loss = (estimate - cube).square().mean().sqrt()
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]  # torch has no types here

@@ -24,7 +24,7 @@ K₁ = 0.01, K₂ = 0.03. There are two conventions at the edge:
 Equal images give 1, also constant ones.
 
 **SAM**, the spectral angle, is the mean over the pixels of the angle between true and estimated
-spectrum, in degrees. A spectrum of zeros has no direction: two of them count as 0°, one beside a
+spectrum, in degrees. A spectrum of zeros has no direction: two of them count as 0°, one and a
 spectrum that is not zero as 90°.
 
 **ERGAS** is `100 · ratio · √(mean over bands of (rmse / mean of the true band)²)`. `ratio` is that

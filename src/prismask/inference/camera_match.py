@@ -1,39 +1,26 @@
-"""A network behind a camera that it was not trained with: what it is shown, and the way back.
+"""A network on a camera that it was not trained with: what it is shown, and the way back.
 
 Three things may differ: the bands (`BandAdapter`), the direction of the dispersion (`Turn`) and the
 pixels per band (`Stretch`). A `View` is snapshots as the network knows them in all three.
 
 Bands. A network with input planes knows a spectrum as C′ positions along the dispersion. Any other
 camera is shown to it as a *virtual camera* with C′ bands over the same pixels, which lie between
-the camera's first band and its last as they did in training: at equal steps, for most. A camera has
-another number of bands, or a prism that spreads blue further than red; either way a scene with a
-smooth spectrum gives the same snapshot through both, except that the light of C terms is now spread
-over C′. The snapshot is multiplied by C′ / C before the network sees it, which keeps the cube in
-the camera's own units. The result is interpolated back to where the camera's bands lie; one that
-has more pixels to itself than its neighbours holds more of the light. Re-projecting those bands
-explains the snapshot again.
+the camera's first band and its last as they did in training. Of a scene with a smooth spectrum both
+take the same snapshot, except that the light of C terms is now spread over C′: the snapshot is
+multiplied by C′ / C, which keeps the cube in the camera's units. The result is interpolated back to
+the camera's bands; one that has more pixels to itself than its neighbours holds more of the light.
 
-What this cannot do is teach the network another dispersion. Where its bands would lie further apart
-than in training, frames are read with larger pixels (`stretch`). Where they lie closer, windows
-that were 2 px apart overlap more: small differences cost little; `dispersion_mismatch` says how
-large they are, and beyond `LARGEST_MISMATCH` a solver is the better choice. So it is for a camera
-with few bands far apart, whose steps in the snapshot no smooth spectrum makes.
+This teaches no network another dispersion: `dispersion_mismatch` says how far off it is from the
+nearest that was learned (`models.weights.Variation`), and beyond `LARGEST_MISMATCH` a solver is the
+better choice. A camera with few bands far apart is beyond it as well: no smooth spectrum makes the
+steps in its snapshot.
 
-A network that learned behind many dispersions (`models.weights.Variation`) is shown the one among
-them that is nearest, and only what lies beyond them counts as a mismatch.
+A network that works from the snapshot itself contains the camera, and nothing is resampled for it
+(`AsItIs`). What remains is whether it was trained with cameras like this one, or was scored
+on such and did well.
 
-A network that works from the snapshot itself contains the camera, whatever its bands and offsets:
-nothing is resampled for it, and turning a frame so that light disperses the way it learned is exact
-(`Turn`). What remains is whether it has learned behind cameras like this one. A training cuts one
-spectrum into several numbers of bands, over more or fewer pixels, bent and uneven; what lies within
-that family, or near it, is within reach; where a record says behind which cameras the network was
-scored and did well, all between them is, evenly spaced or not. Spectra longer than those are read
-with larger pixels, too.
-
-Orientation. A camera may disperse to the right, to the left, up or down. To a network each of these
-is another camera, and it has seen one in training: behind the others its cube is several decibels
-worse, though nothing about the optics is. Snapshot and mask are therefore turned before it sees
-them and its cube is turned back, which is exact.
+Orientation. A camera may disperse to the right, to the left, up or down, and a network has seen one
+of these. Snapshot and mask are turned before it sees them and its cube is turned back, exactly.
 
 Steps. A network that learned bands 2 px apart is lost where they are 3 px apart. Read with larger
 pixels along the dispersion, by a factor f < 1, the same frame is that of a camera whose offsets are
@@ -87,7 +74,7 @@ SAME_CAMERA_PX = 0.1
 Few, because a network that learned whole offsets feels parts of a pixel: at 1.998, 1.996, 1.99 and
 1.98 px per band instead of 2, which is 0.05, 0.11, 0.27 and 0.54 px at the last of 28 bands, the
 90 % interval of srn-looks.m2m held 89.2, 88.0, 84.3 and 81.3 % of the true values, and 90.1 %
-behind its own camera (`results/cameras.py`). A dispersion that `--align` finds to be off is another
+on its own camera (`results/cameras.py`). A dispersion that `--align` finds to be off is another
 matter: it moves the mask, and the camera stays what it was."""
 
 
@@ -112,7 +99,7 @@ class BandAdapter:
         trained: CASSI | None = None,
         variation: Variation = ONE_CAMERA,
     ) -> BandAdapter:
-        """The adapter from `camera` to a network built for `bands` bands, `trained` behind one."""
+        """The adapter from `camera` to a network built for `bands` bands, `trained` with one."""
         here = band_positions(camera)
         there = nearest_bend(here, _trained_positions(bands, trained), variation.bend)
         if bands == camera.bands and float(np.abs(here - there).max()) <= SAME_SPACING:
@@ -120,15 +107,6 @@ class BandAdapter:
         offsets = np.interp(there, here, camera.offsets)
         shown = replace(camera, offsets=tuple(offsets.tolist()))
         return cls(camera, shown, trained, variation)
-
-    @classmethod
-    def for_record(cls, camera: CASSI, record: dict[str, Any]) -> BandAdapter:
-        """The adapter from `camera` to the network of its own bands that a record describes.
-
-        See `adapter_for` for any network.
-        """
-        trained = trained_camera(record) if "step_px" in record else None
-        return cls.between(camera, int(record["bands"]), trained, trained_variation(record))
 
     @property
     def is_needed(self) -> bool:
@@ -144,11 +122,6 @@ class BandAdapter:
     def trained_step(self) -> float | None:
         """Pixels per band in the network's training, where its record says so."""
         return None if self.trained is None else _step(self.trained)
-
-    @property
-    def trained_design(self) -> str:
-        """Behind how many dispersers that was."""
-        return "single" if self.trained is None else self.trained.design
 
     @property
     def stretch(self) -> float:
@@ -201,7 +174,7 @@ class BandAdapter:
     @property
     def is_of_other_design(self) -> bool:
         """Whether the camera has two dispersers where the training's had one, or the reverse."""
-        return self.camera.design != self.trained_design
+        return self.camera.design != ("single" if self.trained is None else self.trained.design)
 
     @property
     def is_within_reach(self) -> bool:
@@ -354,7 +327,7 @@ training: no prism's curve is quite the one that cameras were drawn with."""
 class AsItIs(BandAdapter):
     """Shows a camera as it is, and says how far it lies from those of the network's training.
 
-    Only where its spectrum is longer than any behind which the network did well are frames read
+    Only where its spectrum is longer than any on which the network did well are frames read
     with longer pixels along it.
     """
 
@@ -366,28 +339,6 @@ class AsItIs(BandAdapter):
             return 1.0
         # All the way to the training's own length, where it is at its best.
         return max(_length(self.trained) / length, LEAST_STRETCH)
-
-    @property
-    def apart(self) -> float:
-        """Bands are the camera's own."""
-        return 1.0
-
-    @property
-    def dispersion_mismatch(self) -> float:
-        """Length of the spectrum it sees over the nearest in training, or the inverse."""
-        spread = self._length_ratio()
-        if spread is None:
-            return 1.0
-        if spread == 0:
-            return float("inf")
-        spread *= self.stretch
-        near = self.variation.nearest_spread(spread)
-        return max(spread / near, near / spread)
-
-    @property
-    def is_of_other_design(self) -> bool:
-        """Whether no camera of the training had as many dispersers."""
-        return self.camera.design not in (self.trained_design, *self.variation.designs)
 
     @property
     def is_within_reach(self) -> bool:
@@ -419,7 +370,7 @@ class AsItIs(BandAdapter):
         return (*found, *self._past(measured, _length(self.trained)))
 
     def _past(self, measured: Measured, trained_px: float) -> list[str]:
-        """What lies outside all cameras behind which the network was scored and did well."""
+        """What lies outside all cameras on which the network was scored and did well."""
         found = []
         fewest, most = measured.bands
         if not fewest <= self.camera.bands <= most:
@@ -454,12 +405,6 @@ class AsItIs(BandAdapter):
         listed = " and ".join(self.beyond)
         return f"this camera is beyond what the network {network} was trained for: {listed}"
 
-    @classmethod
-    def for_record(cls, camera: CASSI, record: dict[str, Any]) -> AsItIs:
-        """The adapter to the network that a weights record describes."""
-        trained = trained_camera(record) if "step_px" in record else None
-        return cls(camera, camera, trained, trained_variation(record))
-
     def findings(self) -> list[Finding]:
         """Remarks where frames are stretched, or the camera is beyond what was learned."""
         found = self._stretch_findings()
@@ -471,12 +416,12 @@ class AsItIs(BandAdapter):
         )
         return [*found, Finding("warning", text)]
 
-    def _length_ratio(self) -> float | None:
-        """Length of the spectrum in pixels over that of the record's camera."""
-        if self.trained is None or min(self.camera.bands, self.trained.bands) < 2:
+    def _spread(self, camera: CASSI) -> float | None:
+        """Length of a camera's spectrum over that of the record's camera; bands are as they are."""
+        if self.trained is None or min(camera.bands, self.trained.bands) < 2:
             return None
         known = _length(self.trained)
-        return _length(self.camera) / known if known else None
+        return _length(camera) / known if known else None
 
     def _unevenness(self) -> float:
         """How far bands land from the nearest known curve, in halves of their mean distance."""
@@ -494,8 +439,11 @@ class AsItIs(BandAdapter):
 
 def adapter_for(camera: CASSI, record: dict[str, Any]) -> BandAdapter:
     """How `camera` is shown to the network that a weights record describes."""
-    kind = AsItIs if serves_any_camera(record) else BandAdapter
-    return kind.for_record(camera, record)
+    trained = trained_camera(record) if "step_px" in record else None
+    variation = trained_variation(record)
+    if serves_any_camera(record):
+        return AsItIs(camera, camera, trained, variation)
+    return BandAdapter.between(camera, int(record["bands"]), trained, variation)
 
 
 FINE = 4
@@ -578,9 +526,10 @@ class Stretch:
     """Columns that the network sees of them, at most as many."""
 
     @classmethod
-    def by(cls, factor: float, camera: CASSI, width: int) -> Stretch:
-        """The nearest to `factor` with which the scene ends where a pixel does."""
-        return cls(camera, width, max(1, round(factor * width)))
+    def by(cls, factor: float, camera: CASSI, width: int) -> Stretch | None:
+        """The nearest to `factor` with which the scene ends where a pixel does; None: no change."""
+        columns = max(1, round(factor * width))
+        return None if columns == width else cls(camera, width, columns)
 
     @property
     def factor(self) -> float:
@@ -588,51 +537,36 @@ class Stretch:
         return self.columns / self.width
 
     @property
-    def is_needed(self) -> bool:
-        """Whether frames change at all."""
-        return self.columns != self.width
-
-    @property
     def shown(self) -> CASSI:
         """The camera as the network sees it."""
-        if not self.is_needed:
-            return self.camera
         return replace(self.camera, offsets=tuple(self.factor * o for o in self.camera.offsets))
 
     def signal(self, signal: Tensor, noise_std: Tensor) -> tuple[Tensor, Tensor]:
         """Snapshots `(B, H, L)` for the network, and what is left of their noise `(B,)`."""
-        if not self.is_needed:
-            return signal, noise_std
         weights = self._there(signal.shape[-1], self.shown.measurement_size((1, self.columns))[1])
         left = float(weights.square().sum(1).mean().sqrt())
         return signal @ weights.T.to(signal.device), noise_std * left
 
     def blind(self, bad: Tensor) -> Tensor:
         """Sensor pixels `(H, L)` of the network's frame that are made of bad ones for the most."""
-        if not self.is_needed:
-            return bad
         shares, _ = self.signal(bad.float()[None], torch.zeros(1))
         return shares[0] > 0.5
 
     def mask(self, mask: Tensor) -> Tensor:
         """A mask `(1, 1|C, H, W)` for the network."""
-        if not self.is_needed:
-            return mask
         columns = self.shown.mask_size((1, self.columns))[1]
         return (mask @ self._there(mask.shape[-1], columns).T.to(mask.device)).clamp(0, 1)
 
     def back(self, values: Tensor) -> Tensor:
         """Cubes of the network `(…, H, W′)` in the camera's pixels `(…, H, W)`."""
-        return values @ self._back(3).T.to(values.device) if self.is_needed else values
+        return values @ self._back(3).T.to(values.device)
 
     def back_distance(self, values: Tensor) -> Tensor:
         """The same for what is never negative, such as the width of an interval."""
-        return values @ self._back(1).T.to(values.device) if self.is_needed else values
+        return values @ self._back(1).T.to(values.device)
 
     def pose_back(self, pose: MaskPose) -> MaskPose:
         """A pose found in frames of the network, in the camera's pixels."""
-        if not self.is_needed:
-            return pose
         return replace(
             pose,
             right=pose.right / self.factor,
@@ -660,7 +594,7 @@ class View:
 
     adapter: BandAdapter
     turn: Turn
-    stretch: Stretch
+    stretch: Stretch | None
     gain: Tensor
     """From each snapshot's brightness to the network's, `(B,)`."""
     shown: Observation
@@ -678,46 +612,51 @@ class View:
             for networks that see bands as they are.
         gain: of every snapshot, `(B,)`.
         """
-        signal, mask, camera, noise_std, mask_std = taken
-        assert noise_std is not None
+        assert taken.noise is not None
         factor = (gain.double() * adapter.gain).float()
-        turn = Turn.towards(camera, adapter.trained_step)
-        seen, code = turn.there(signal), turn.there(adapter.mask(mask))
-        shown = turn.camera(adapter.shown)
-        columns = shown.scene_size((seen.shape[-2], seen.shape[-1]))[1]
-        stretch = Stretch.by(adapter.stretch, shown, columns)
-        seen, noise = stretch.signal(seen * factor[:, None, None], noise_std * factor)
-        stated = None if mask_std is None else stretch.mask(turn.there(mask_std))
-        given = Observation(seen, stretch.mask(code), stretch.shown, noise, stated)
-        return cls(
-            adapter,
-            turn,
-            stretch,
-            gain,
-            given,
-            None if bad is None else stretch.blind(turn.there(bad)),
-        )
+        signal, noise = taken.measurement * factor[:, None, None], taken.noise * factor
+        seen = taken._replace(measurement=signal, noise=noise)
+        if adapter.is_needed:
+            seen = seen._replace(mask=adapter.mask(seen.mask), camera=adapter.shown)
+        turn = Turn.towards(taken.camera, adapter.trained_step)
+        if turn != Turn():
+            seen = seen.with_images(turn.there)._replace(camera=turn.camera(seen.camera))
+            bad = None if bad is None else turn.there(bad)
+        stretch = Stretch.by(adapter.stretch, seen.camera, seen.scene_size[1])
+        if stretch is not None:
+            signal, noise = stretch.signal(seen.measurement, noise)
+            stated = None if seen.mask_std is None else stretch.mask(seen.mask_std)
+            seen = Observation(signal, stretch.mask(seen.mask), stretch.shown, noise, stated)
+            bad = None if bad is None else stretch.blind(bad)
+        return cls(adapter, turn, stretch, gain, seen, bad)
 
     @property
     def is_resampled(self) -> bool:
         """Whether pixels or bands of the network are not those of the camera."""
-        return self.stretch.is_needed or self.adapter.is_needed
+        return self.stretch is not None or self.adapter.is_needed
 
     def back(self, values: Tensor) -> Tensor:
         """Cubes of the network `(B, C′, H, W′)` in the bands, units and frame of the snapshots."""
-        return self._in_bands(self.stretch.back(values))
+        if self.stretch is not None:
+            values = self.stretch.back(values)
+        return self._in_bands(values)
 
     def back_distance(self, values: Tensor) -> Tensor:
         """The same for what is never negative, such as the width of an interval."""
-        return self._in_bands(self.stretch.back_distance(values))
+        if self.stretch is not None:
+            values = self.stretch.back_distance(values)
+        return self._in_bands(values)
 
     def pose_back(self, pose: MaskPose) -> MaskPose:
         """A pose of the mask that was found here, in the frame of the snapshots."""
-        return self.turn.pose_back(self.stretch.pose_back(pose))
+        return self.turn.pose_back(pose if self.stretch is None else self.stretch.pose_back(pose))
 
     def _in_bands(self, values: Tensor) -> Tensor:
-        gain = self.gain.float().to(values.device)[:, None, None, None]
-        return self.adapter.back(self.turn.back(values)) / gain
+        if self.turn != Turn():
+            values = self.turn.back(values)
+        if self.adapter.is_needed:
+            values = self.adapter.back(values)
+        return values / self.gain.float().to(values.device)[:, None, None, None]
 
 
 def _spline(length: int, at: NDArray[np.float64], degree: int) -> NDArray[np.float64]:

@@ -52,7 +52,7 @@ FACTS = "prismask.json"
 
 
 class FixedNetwork(nn.Module):
-    """A network behind one camera and mask."""
+    """A network for one camera and mask."""
 
     mask: Tensor
     mask_std: Tensor | None
@@ -100,7 +100,7 @@ class Exported:
         mask_std: Tensor | None = None,
         noise_std: float | None = None,
     ) -> Exported:
-        """`network` behind `camera` and `mask (H, W)`, `(C, H, W)` or `(1, 1|C, H, W)`.
+        """`network` for `camera` and `mask (H, W)`, `(C, H, W)` or `(1, 1|C, H, W)`.
 
         mask_std: how far the mask may be wrong, of its shape; None: unknown.
         noise_std: of every measurement; None: an input of the graph.
@@ -111,10 +111,10 @@ class Exported:
         frame = camera.measurement_size(scene)
         blank, one = torch.zeros(1, *frame), torch.ones(1)
         code = camera.check_measurement_and_mask(blank, code)
-        told = None
+        stated = None
         if mask_std is not None and network.wants_mask_std:
-            told = as_mask_batch(mask_std).float()
-        taken = Observation(blank, code, camera, one, told)
+            stated = as_mask_batch(mask_std).float()
+        taken = Observation(blank, code, camera, one, stated)
         seen = View.of(taken, one, adapter_for(camera, network.record))
         name = network.record.get("name") or network.record["backbone"]
         if seen.is_resampled:
@@ -125,7 +125,7 @@ class Exported:
             )
         size = ensemble_size(network.record)
         fixed = FixedNetwork(network, seen, noise_std, size).eval().requires_grad_(False)
-        facts = _facts(network, camera, frame, told, noise_std)
+        facts = _facts(network, camera, frame, stated, noise_std)
         return cls(fixed, frame, facts)
 
     def inputs(self) -> dict[str, Tensor]:
@@ -217,7 +217,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _scene(camera: CASSI, mask: tuple[int, int]) -> tuple[int, int]:
-    """Size of the scene behind a mask of the given size."""
+    """Size of the scene seen through a mask of the given size."""
     if camera.design == "single":
         return mask
     # A dual disperser shears the mask, so that is the longer one.

@@ -1,6 +1,6 @@
 """The same network, faster: half precision, the layout convolutions like, kernels replayed.
 
-What is lost is printed by benchmarks/train_step.py beside what is gained. Half precision is
+benchmarks/train_step.py prints what is lost and what is gained. Half precision is
 float16 on CUDA (11 bits, so its rounding stays far below the reconstruction error) and bfloat16
 on CPUs that multiply it natively.
 

@@ -1,4 +1,4 @@
-"""What a backbone may ask to see.
+"""What a backbone may see.
 
 A backbone declares names from `INPUTS`; `network_input` makes them from the measurement, the
 mask and the camera. A variant with better inputs is therefore a line of configuration, and no
@@ -65,7 +65,7 @@ class Observation(NamedTuple):
     def with_images(self, change: Callable[[Tensor], Tensor]) -> Observation:
         """With the same change made to its measurement, mask and mask_std, such as a cut.
 
-        To the noise too, where that is told of each pixel.
+        To the noise too, where each pixel has its own.
         """
         noise = self.noise
         if noise is not None and noise.ndim > 1:

@@ -1,22 +1,14 @@
 """Building blocks that several networks share: convolutions, the U, the trunk, the unfolded step.
 
-Convolutions have the shape the GPU likes and compute exactly what the plain ones compute. Two
-things cost time around a convolution on tensor cores. Channel counts that are not multiples
-of eight take a slow path: `conv_aligned` pads with zeros, which changes no result. And bias and
-ReLU are another trip through memory: `conv_relu` lets cuDNN do them inside the convolution.
+Convolutions compute exactly what plain ones compute, in the shape that tensor cores like: channel
+counts that are no multiples of eight take a slow path, so `conv_aligned` pads with zeros; bias and
+ReLU are another trip through memory, so `conv_relu` lets cuDNN do them inside the convolution.
 
-The U shape: down by two, down by two, …, and up again beside what was kept on the way. What happens
-on each level is given; this only leads through it. Any size works: halves are rounded up, and what
-comes back up is cut to the size it has to meet.
-
-The trunk is the frame around transformer layers: CONV, groups of layers with skips, CONV, skip,
-CONV. Layers see a frame as `(B, H, W, C)`; with channels last in memory the convolutions between
-them see the same numbers as `(B, C, H, W)`, without a copy.
-
-Unfolded networks share the camera's own part of every step. They declare `wants_physics` and are
-called with the measurement, the mask and the camera beside their input planes. Their estimate stays
-in float32 however the convolutions compute: the difference between a measurement and its prediction
-is small, and half precision would round it away.
+The U takes any size: halves are rounded up, and what comes back up is cut to the size it has to
+meet. The trunk is the frame around transformer layers, which see a frame as `(B, H, W, C)`: with
+channels last in memory that is no copy of what the convolutions see. Unfolded networks are called
+with the camera and keep their estimate in float32 however the convolutions compute: the difference
+between a measurement and its prediction is small, and half precision would round it away.
 """
 
 from __future__ import annotations

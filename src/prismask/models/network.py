@@ -5,7 +5,7 @@ is also given the measurement, the mask and the camera. One that sets `works_fro
 input planes at all: it is called as `SnapshotBackbone` says and serves any band count.
 
 A mirror ensemble is a network run on a snapshot and on its mirror image. A snapshot mirrored across
-the dispersion is the snapshot of the mirrored scene behind the mirrored mask: the camera is the
+the dispersion is the snapshot of the mirrored scene through the mirrored mask: the camera is the
 same. Networks do not know that. Run on both, their two cubes differ, and
 
 - their mean is closer to the truth than either, for twice the time;
@@ -41,7 +41,7 @@ class Estimates(NamedTuple):
 
 
 class SnapshotBackbone(Protocol):
-    """A backbone that works from the snapshot itself, behind a camera of any band count.
+    """A backbone that works from the snapshot itself, with a camera of any band count.
 
     noise: standard deviation of the measurement's noise in its units, `(B|1,)` or that of each
         pixel `(B|1, H, L)`, which is `models.inputs.BLIND` where one says nothing; None: estimated.
@@ -62,14 +62,7 @@ class SnapshotBackbone(Protocol):
         """`measurement (B, H, L)`, `mask (B|1, 1|C, H, W)` → cube `(B, C, H, W)`."""
         ...
 
-    def estimates(
-        self,
-        measurement: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise: Noise = None,
-        mask_std: Tensor | None = None,
-    ) -> Estimates:
+    def estimates(self, seen: Observation) -> Estimates:
         """What every stage says."""
         ...
 
@@ -134,40 +127,17 @@ class Reconstructor(nn.Module):
                 f"Resample the spectrum to {self.bands} bands, or use a solver such as gap-tv."
             )
         mean = self.posterior.mean(as_mask_batch(mask))
-        return self.reconstruct(measurement, mean, camera, noise, mask_std)
+        return self.reconstruct(Observation(measurement, mean, camera, noise, mask_std))
 
-    def reconstruct(
-        self,
-        measurement: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise: Noise = None,
-        mask_std: Tensor | None = None,
-    ) -> Tensor:
-        """f_θ(y, m') for exactly this mask, `(B|1, 1|C, H, W)`; what training calls.
+    def reconstruct(self, seen: Observation) -> Tensor:
+        """f_θ(y, m') for exactly this mask; what is not known about it is estimated."""
+        return run_backbone(self.backbone, network_input(self.inputs, *seen[:4]), seen)
 
-        noise: standard deviation `(B|1,)` of the measurement's noise, for networks that want to
-            know; None: estimated from the measurement.
-        mask_std: rms error of the mask `(B|1, 1|C, H, W)`, negative where unknown, for networks
-            that want to know; None: unknown everywhere.
-        """
-        planes = network_input(self.inputs, measurement, mask, camera, noise)
-        seen = Observation(measurement, mask, camera, noise, mask_std)
-        return run_backbone(self.backbone, planes, seen)
-
-    def estimates(
-        self,
-        measurement: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise: Noise = None,
-        mask_std: Tensor | None = None,
-    ) -> Estimates:
+    def estimates(self, seen: Observation) -> Estimates:
         """What every stage says, for a loss at each of them; other backbones have one stage."""
         if works_from_snapshot(self.backbone):
-            stages = cast("SnapshotBackbone", self.backbone).estimates
-            return stages(measurement, mask, camera, noise, mask_std)
-        return Estimates((self.reconstruct(measurement, mask, camera, noise),), (), None)
+            return cast("SnapshotBackbone", self.backbone).estimates(seen)
+        return Estimates((self.reconstruct(seen),), (), None)
 
     def before_projection(self, seen: Observation) -> Tensor:
         """The cube for exactly this mask, before a last step that would fit it to any mask.
@@ -176,7 +146,7 @@ class Reconstructor(nn.Module):
         """
         if works_from_snapshot(self.backbone):
             return last_stage(self.backbone, seen)
-        return self.reconstruct(*seen)
+        return self.reconstruct(seen)
 
     def sample(
         self, measurement: Tensor, mask: Tensor, camera: CASSI, generator: torch.Generator
@@ -185,7 +155,7 @@ class Reconstructor(nn.Module):
         drawn, _ = self.posterior.sample(
             as_mask_batch(mask), measurement.shape[0], generator=generator
         )
-        return self.reconstruct(measurement, drawn, camera)
+        return self.reconstruct(Observation(measurement, drawn, camera))
 
 
 def compile_parts(backbone: nn.Module, **how: Any) -> bool:
@@ -214,8 +184,7 @@ def works_from_snapshot(backbone: nn.Module) -> bool:
 
 def last_stage(backbone: nn.Module, seen: Observation) -> Tensor:
     """The cube `(B, C, H, W)` of a `SnapshotBackbone`'s last stage, before its last step."""
-    stages = cast("SnapshotBackbone", backbone).estimates
-    return stages(*seen).cubes[-2:][0]
+    return cast("SnapshotBackbone", backbone).estimates(seen).cubes[-2:][0]
 
 
 def run_backbone(backbone: nn.Module, planes: Tensor, seen: Observation) -> Tensor:

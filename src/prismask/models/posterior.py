@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import math
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -168,10 +168,6 @@ class PosteriorConfig:
             )
         if self.initial_std == 0 and self.kind in ("gst", "conv"):
             raise ConfigError("initial_std = 0 leaves a learned g nowhere to start; use 0.05.")
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain values for a record."""
-        return asdict(self)
 
 
 class MaskPosterior(nn.Module):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from inspect import getdoc
 from typing import TYPE_CHECKING, Any, Literal
@@ -25,6 +25,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from prismask.checks import choose
 from prismask.errors import ConfigError
+from prismask.models.inputs import Observation, input_planes
 from prismask.optics.camera import CASSI
 from prismask.scenes.defaults import BANDS, SIZE
 
@@ -65,7 +66,7 @@ class Backbone:
     paper: str
     """Where it was published."""
     inputs: tuple[str, ...]
-    """What it sees unless told otherwise (names of `models.inputs.INPUTS`)."""
+    """What it sees by default (names of `models.inputs.INPUTS`)."""
     speed: Speed = "unmeasured"
     """How long a snapshot of 256×256 and 28 bands takes, see `SPEEDS`."""
 
@@ -86,13 +87,11 @@ class Backbone:
 
     @property
     def works_from_snapshot(self) -> bool:
-        """Whether it is given these and nothing else, behind a camera of any band count."""
+        """Whether it is given these and nothing else, with a camera of any band count."""
         return bool(getattr(self.build, "works_from_snapshot", False))
 
     def sizes(self, inputs: Sequence[str], bands: int) -> dict[str, int]:
         """What it has to know of its inputs and outputs when it is built."""
-        from prismask.models.inputs import input_planes
-
         if not self.works_from_snapshot:
             return {"planes": input_planes(inputs, bands), "bands": bands}
         if inputs:
@@ -173,7 +172,7 @@ def create_model(
         "bands": bands,
         "inputs": list(inputs),
         "options": options,
-        "posterior": posterior.config.as_dict(),
+        "posterior": asdict(posterior.config),
     }
     return Reconstructor(network, posterior, tuple(inputs), record)
 
@@ -218,12 +217,12 @@ class Description:
     """"fast", "medium" or "slow", by multiply-adds; benchmarks/backbones.py has milliseconds."""
 
 
-def describe(name: str, bands: int = BANDS, size: tuple[int, int] = (SIZE, SIZE)) -> Description:
+def describe(name: str) -> Description:
     """Facts about a network of `list_models()`, counted without computing anything."""
     found = backbone(name.removesuffix("+"))
     with torch.device("meta"):
-        model = create_model(name, bands=bands)
-    operations = count_multiply_adds(model, CASSI.from_step(bands), size)
+        model = create_model(name)
+    operations = count_multiply_adds(model, CASSI.from_step())
     speed = next((word for word, most in OPERATIONS.items() if operations <= most), "slow")
     return Description(
         name=name,
@@ -257,6 +256,7 @@ def count_multiply_adds(
     with FlopCounterMode(display=False) as counter:
         if meta.posterior.is_learned:
             meta.posterior.std(mask)
-        # Told, because it cannot be estimated from numbers that are not there.
-        meta.reconstruct(measurement, mask, camera, noise=measurement.new_zeros(1))
+        # Given, because it cannot be estimated from numbers that are not there.
+        seen = Observation(measurement, mask, camera, measurement.new_zeros(1))
+        meta.reconstruct(seen)
     return int(counter.get_total_flops()) // 2

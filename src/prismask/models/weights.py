@@ -318,7 +318,7 @@ def _present(path: Path) -> Path:
 
 @dataclass(frozen=True)
 class Measured:
-    """Single-disperser cameras behind which a network was scored and did well, in any spacing."""
+    """Single-disperser cameras on which a network was scored and did well, in any spacing."""
 
     bands: tuple[int, int]
     """Fewest and most bands."""
@@ -346,8 +346,6 @@ class Variation:
     """Most by which a band missed its place, as a share of half the way to its neighbour."""
     band_counts: tuple[int, ...] = ()
     """Into how many bands the spectrum was cut, besides that camera's own."""
-    designs: tuple[str, ...] = ()
-    """How many dispersers there were, besides that camera's own."""
     measured: Measured | None = None
     """What was found to be within reach, where somebody has looked."""
 
@@ -398,7 +396,6 @@ def trained_variation(record: dict[str, Any]) -> Variation:
         float(record.get("bend", ONE_CAMERA.bend)),
         float(record.get("jitter", ONE_CAMERA.jitter)),
         tuple(int(count) for count in record.get("band_counts", ())),
-        tuple(str(design) for design in record.get("designs", ())),
         _measured(record.get("measured_cameras")),
     )
 
@@ -484,7 +481,7 @@ def is_path(name_or_path: str | Path) -> bool:
 
 
 def find_weights(name_or_path: str | Path, folder: Path = FOLDER) -> Path:
-    """The file behind a name from `prismask models` or a path to a .safetensors file.
+    """The file of a name from `prismask models` or a path to a .safetensors file.
 
     Text with a slash or the extension is a path; anything else is a name. A file that happens to
     be called like a name is not opened: the two never compete.
@@ -515,5 +512,5 @@ def find_weights(name_or_path: str | Path, folder: Path = FOLDER) -> Path:
 
 
 def load_model(name_or_path: str | Path) -> Reconstructor:
-    """The trained network behind a name or path; its hash is checked."""
+    """The trained network of a name or path; its hash is checked."""
     return load_weights(find_weights(name_or_path))

@@ -138,7 +138,7 @@ class CASSI:
         return scene if self.design == "single" else self.longer(scene)
 
     def scene_size(self, measurement: tuple[int, int]) -> tuple[int, int]:
-        """Scene size behind a measurement of the given size."""
+        """Size of the scene that a measurement of the given size shows."""
         if self.design == "dual":
             return measurement
         height, width = measurement
@@ -283,7 +283,7 @@ class CASSI:
     def code(self, mask: Tensor) -> Tensor:
         """The transmission that each scene pixel meets, `(B|1, 1|C, H, W)`.
 
-        The mask itself behind a single disperser; each band's window of it behind a dual one.
+        The mask itself with a single disperser; each band's window of it with a dual one.
         """
         if self.design == "single":
             return as_mask_batch(mask)

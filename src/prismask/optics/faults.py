@@ -27,7 +27,6 @@ from prismask.checks import check_shape, choose, nearest
 from prismask.errors import ConfigError
 from prismask.optics.randomness import normal, uniform
 from prismask.optics.resample import (
-    degrees_to_turn,
     gaussian_blur,
     pixel_grid,
     quarter_turn,
@@ -109,7 +108,8 @@ class Rotation:
     def apply(self, mask: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Turn the mask; `generator` is not used."""
         check_shape(mask, ("B", "C", "H", "W"), "mask")
-        rows, columns = turned_grid(mask, *degrees_to_turn(self.degrees))
+        angle = math.radians(self.degrees)
+        rows, columns = turned_grid(mask, math.cos(angle), math.sin(angle))
         return sample_bilinear(mask, rows[None], columns[None])
 
 

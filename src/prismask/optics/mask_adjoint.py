@@ -9,7 +9,7 @@ Pixel q of the mask is met on the sensor at q + p, for p the whole pixels on whi
 
     c_p[q] = Σ_λ x_λ[q] · (share of band λ that lands p pixels further).
 
-Behind a dual disperser mask and measurement change places: a measured pixel has met the mask at all
+With a dual disperser mask and measurement change places: a measured pixel has met the mask at all
 of its p.
 """
 

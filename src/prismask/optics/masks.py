@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ import torch
 from torch import Tensor
 
 from prismask.checks import size_text
-from prismask.errors import FormatError, OverlapError, ShapeError
+from prismask.errors import OverlapError, ShapeError
 from prismask.optics.randomness import seeded
 from prismask.scenes.conversion import as_mask
 from prismask.scenes.records import Array, Mask, array_hash
@@ -149,23 +148,9 @@ class MaskRegion:
         return self.source.values[..., box.top : box.bottom, box.left : box.right]
 
     def to_tensor(self, device: torch.device | str = "cpu") -> Tensor:
-        """Pixels as a float32 tensor `(1, 1|C, H, W)`; keep it for repeated `crop_batch` calls."""
+        """Pixels as a float32 tensor `(1, 1|C, H, W)`."""
         values = torch.tensor(self.values, device=device)
         return values[None, None] if values.ndim == 2 else values[None]
-
-    def to_mask(self) -> Mask:
-        """The region as a mask record of its own, with its origin in the attributes."""
-        origin = {
-            "source": self.name,
-            "source_hash": self.source_hash,
-            "source_row": self.rectangle.top,
-            "source_column": self.rectangle.left,
-        }
-        box, std = self.rectangle, self.source.std
-        if std is not None:
-            std = std[..., box.top : box.bottom, box.left : box.right]
-        attrs = {**self.source.attrs, **origin}
-        return Mask(self.values, self.source.wavelengths, attrs, std)
 
     def crop(self, row: int, column: int, height: int, width: int) -> MaskRegion:
         """The crop whose upper left pixel is (`row`, `column`) of the source."""
@@ -177,32 +162,6 @@ class MaskRegion:
                 f"{self.rectangle.text()}."
             )
         return MaskRegion(self.source, wanted, self.name)
-
-    def random_crops(
-        self, count: int, size: Size, generator: torch.Generator
-    ) -> tuple[Tensor, list[tuple[int, int]]]:
-        """Crops at random places, `(N, 1|C, h, w)` on the generator's device, with positions.
-
-        Positions are (row, column) in the source. A training step keeps the region on its device
-        and calls `draw_positions` and `crop_batch`, which never wait for the host.
-        """
-        rows, columns = self.draw_positions(count, size, generator)
-        crops = crop_batch(self.to_tensor(generator.device), rows, columns, size)
-        top, left = self.rectangle.top, self.rectangle.left
-        places = zip(rows.tolist(), columns.tolist(), strict=True)
-        return crops, [(top + row, left + column) for row, column in places]
-
-    def draw_positions(
-        self, count: int, size: Size, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """Rows and columns `(N,)` of random crops, counted **in the region** for `crop_batch`."""
-        height, width = as_size(size)
-        self._check_fits((height, width))
-        device = generator.device
-        free_rows, free_columns = self.size[0] - height + 1, self.size[1] - width + 1
-        rows = torch.randint(free_rows, (count,), generator=generator, device=device)
-        columns = torch.randint(free_columns, (count,), generator=generator, device=device)
-        return rows, columns
 
     def _check_fits(self, size: tuple[int, int]) -> None:
         if size[0] > self.size[0] or size[1] > self.size[1] or min(size) < 1:
@@ -216,32 +175,6 @@ class MaskRegion:
 def as_size(size: Size) -> tuple[int, int]:
     """`256` → `(256, 256)`."""
     return (size, size) if isinstance(size, int) else size
-
-
-def crop_batch(region: Tensor, rows: Tensor, columns: Tensor, size: Size) -> Tensor:
-    """Cut N windows out of one image in a single gather.
-
-    `region` is `(H, W)`, `(C, H, W)` or `(1, C, H, W)`; `rows` and `columns` are `(N,)` whole
-    numbers on its device, the upper left corners counted in `region`. Gives `(N, 1|C, h, w)`.
-    """
-    height, width = as_size(size)
-    if region.ndim == 4 and region.shape[0] == 1:
-        region = region[0]
-    planes = region[None] if region.ndim == 2 else region
-    if planes.ndim != 3:
-        raise ShapeError(f"crops come from one image, not from {size_text(region.shape)}.")
-    if height > planes.shape[1] or width > planes.shape[2]:
-        raise ShapeError(
-            f"a crop of {size_text((height, width))} does not fit an image of "
-            f"{size_text(planes.shape[1:])}."
-        )
-    # Too large a number is refused by the indexing itself, but a negative one would count from
-    # the end. On a GPU looking at the numbers would make it wait, so only the CPU looks.
-    if rows.device.type == "cpu" and bool((torch.minimum(rows, columns) < 0).any()):
-        raise ShapeError("crop positions start at 0; negative ones were given.")
-    # A view of all windows at all places, (H', W', C, h, w), of which N are picked.
-    windows = planes.unfold(1, height, 1).unfold(2, width, 1).permute(1, 2, 0, 3, 4)
-    return windows[rows, columns]
 
 
 @dataclass(frozen=True)
@@ -316,55 +249,10 @@ class MaskSet:
         ids = ",".join(entry.mask_id for entry in self.entries)
         return hashlib.sha256(ids.encode()).hexdigest()[:12]
 
-    def regions(self, sources: Mask | Iterable[Mask]) -> list[MaskRegion]:
-        """The listed masks, cut from their sources and checked against the list."""
-        known = {mask.hash: mask for mask in ([sources] if isinstance(sources, Mask) else sources)}
-        return [_cut(entry, known) for entry in self.entries]
-
-    def to_tensor(self, sources: Mask | Iterable[Mask], device: str = "cpu") -> Tensor:
-        """All masks of the set, `(N, 1|C, h, w)` float32."""
-        regions = self.regions(sources)
-        if len({entry.rectangle.size for entry in self.entries}) > 1:
-            raise ShapeError(f"mask set {self.name} holds several sizes; take its regions singly.")
-        batch = torch.from_numpy(np.stack([region.values for region in regions])).to(device)
-        return batch.unsqueeze(1) if batch.ndim == 3 else batch
-
     def to_record(self) -> dict[str, Any]:
         """Plain lists and numbers, for JSON or TOML."""
         entries = [dataclasses.asdict(entry) for entry in self.entries]
         return {"name": self.name, "seed": self.seed, "id": self.id, "masks": entries}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> MaskSet:
-        """Read what `to_record` gave; a list that was edited is refused."""
-        try:
-            entries = tuple(MaskEntry(**entry) for entry in record["masks"])
-            found = cls(str(record["name"]), entries, record.get("seed"))
-        except (KeyError, TypeError) as error:
-            text = json.dumps(list(record))
-            raise FormatError(f"this is not a mask set (its keys: {text}): {error}.") from error
-        if record.get("id", found.id) != found.id:
-            raise FormatError(
-                f"mask set {found.name} says it is {record['id']}, but its list is {found.id}: "
-                "the list was changed. Draw it again."
-            )
-        return found
-
-
-def _cut(entry: MaskEntry, sources: Mapping[str, Mask]) -> MaskRegion:
-    if entry.source_hash not in sources:
-        have = ", ".join(sources) or "none"
-        raise FormatError(
-            f"mask {entry.mask_id} comes from {entry.name} with hash {entry.source_hash}; the "
-            f"sources given have {have}. Give the mask file that the list was made from."
-        )
-    region = MaskRegion(sources[entry.source_hash], entry.rectangle, entry.name)
-    if region.mask_id != entry.mask_id:
-        raise FormatError(
-            f"{entry.rectangle.text()} of {entry.name} has the id {region.mask_id}; the list says "
-            f"{entry.mask_id}. The list was changed."
-        )
-    return region
 
 
 # --- training and test masks share no pixel ------------------------------------------------------

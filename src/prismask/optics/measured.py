@@ -205,7 +205,7 @@ def measure_camera(
     axis: Literal["width", "height"] | None = None,
     degree: int | None = None,
 ) -> MeasuredCamera:
-    """The camera behind `pictures`, wavelength in nm → transmission `(H, W)` on the whole sensor.
+    """The camera of `pictures`, wavelength in nm → transmission `(H, W)` on the whole sensor.
 
     The bands are at `wavelengths`, where those are given; else `bands` of them, evenly spaced in
     pixels from the first picture's position to the last's; else as many as lie about `step` pixels

@@ -120,8 +120,3 @@ def turned_grid(
         cosine * rows + sine * columns + row_centre,
         -sine * rows + cosine * columns + column_centre,
     )
-
-
-def degrees_to_turn(degrees: float) -> tuple[float, float]:
-    """Cosine and sine of an angle in degrees."""
-    return math.cos(math.radians(degrees)), math.sin(math.radians(degrees))

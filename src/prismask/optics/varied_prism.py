@@ -1,6 +1,6 @@
 """Cameras with another prism in every step of a training.
 
-A network that learned behind one dispersion knows no other: bands that land between pixels, or
+A network trained with one dispersion fits no other: bands that land between pixels, or
 closer together, are new to it. A `PrismFamily` draws cameras around a nominal one,
 
     o_λ(s, b) = s · (o_λ + 4 b · o_max · u (1 − u)),    u = o_λ / o_max,

@@ -4,22 +4,17 @@
                               Limits(seconds=10, memory_bytes=2**31), modules=["h5py"])
 
 `function(*arguments)` takes what JSON can hold and returns facts (JSON again) and arrays of
-numbers. It runs in a fresh process, forked from a warm one that has imported `modules`; a small
-task costs milliseconds more than a call. Arrays come back through an unnamed file in memory, so
-nothing is left behind, however this process ends. Answers are never unpickled: a process that a
-crafted file has taken over must not be able to take this one over as well.
+numbers. It runs in a fresh process, forked from a warm one that has imported `modules`. Arrays come
+back through an unnamed file in memory, so nothing is left behind, however this process ends.
+Answers are never unpickled: a process that a crafted file has taken over must not be able to take
+this one over as well. Calls may come from any thread and any process.
 
-Calls may come from any thread and any process; several at a time each have a cage of their own.
+In a `StandingCage`, what a task has prepared, a network on its device, is there for the next:
 
-In a cage that stays, what a task has prepared, a network on its device, is there for the next.
+    facts = StandingCage(folder).call("package.module:function", [argument, …], limits, report)
 
-    worker = StandingCage(folder)
-    facts = worker.call("package.module:function", [argument, …], limits, report, is_cancelled)
-
-Its tasks take `report(done, total)` before their own arguments, and give facts and no arrays. They
-trust what they are given more than those of `run_caged`, which have a fresh process each: limits on
-time and memory hold, and what crashes, hangs or is called off harms nobody else, but only then the
-process is replaced.
+Its tasks take `report(done, total)` before their own arguments, and give facts and no arrays. Only
+where one crashes, hangs or is called off is the process replaced.
 """
 
 from __future__ import annotations
@@ -143,7 +138,7 @@ def run_caged(
 
 
 def order_for(task: str, arguments: Sequence[Any], limits: Limits) -> dict[str, Any]:
-    """What a cage is told about a task."""
+    """A task as a cage reads it."""
     return {
         "task": task,
         "arguments": list(arguments),

@@ -52,7 +52,7 @@ def serve(scratch: int) -> None:
     for line in requests:
         order = json.loads(line)
         for name in order["modules"]:
-            # A module that is missing is told by the task that needs it.
+            # A module that is missing is reported by the task that needs it.
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
         # What is there for good need not be looked at, and thereby copied, in every fork.

@@ -161,7 +161,7 @@ def run_with_client(
             yield _understood(outcome)
     finally:
         # Nothing is on its way any more, unless the run was left early: then it is cancelled.
-        with suppress(OSError):  # the cluster may be gone, and that is told already
+        with suppress(OSError):  # the cluster may be gone, and that is reported already
             executor.shutdown(wait=False)
 
 

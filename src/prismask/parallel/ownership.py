@@ -2,7 +2,7 @@
 
 Two runs that write into one folder would silently mix their records. The owner holds a lock that
 the operating system releases when the process ends, however it ends. A file beside the lock says
-who the owner is, so that a second run can be told.
+who the owner is, so that the message to a second run can.
 
 Runs that share the work on a folder (`shared`) hold it together, provided they do the same work.
 """
@@ -51,7 +51,7 @@ def owned(folder: Path | None, what: str) -> Iterator[None]:
         try:
             lock.acquire()
         except Timeout:
-            raise FolderInUseError(_told(folder)) from None
+            raise FolderInUseError(_in_use(folder)) from None
         except OSError as problem:
             raise _refusal(folder, problem) from problem
         try:
@@ -107,14 +107,14 @@ def _opened_together(folder: Path, what: str, work: str) -> int:
                 if _owner(folder).get("work") == work:
                     return handle
                 raise FolderInUseError(
-                    f"{_told(folder)} It has other options, and the results would be mixed."
+                    f"{_in_use(folder)} It has other options, and the results would be mixed."
                 )
         except BaseException:
             os.close(handle)
             raise
         os.close(handle)
         if time.monotonic() > deadline:
-            raise FolderInUseError(_told(folder))
+            raise FolderInUseError(_in_use(folder))
         time.sleep(PATIENCE_SECONDS / 20)
 
 
@@ -177,7 +177,7 @@ def _owner(folder: Path) -> dict[str, Any]:
     return owner if isinstance(owner, dict) else {}
 
 
-def _told(folder: Path) -> str:
+def _in_use(folder: Path) -> str:
     owner = _owner(folder)
     try:
         who = f"{owner['what']} of process {owner['process']} on {owner['host']}"

@@ -1,4 +1,4 @@
-"""Tasks for workers: done in this process or in several, each told of as soon as it is done.
+"""Tasks for workers: done in this process or in several, each reported as soon as it is done.
 
 A few tasks are on their way at a time. In several processes, one that dies takes the whole pool
 with it, and it is unknown which task was to blame. Those that were on their way are suspects: each

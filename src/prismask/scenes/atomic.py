@@ -1,23 +1,18 @@
 """Writing files so that neither an interruption nor a badly chosen name loses anything.
 
-A new file is written beside its place (same folder, so that a rename never copies), flushed to
-the disk, and only then renamed. Whatever goes wrong before that, the old file is untouched. A
-process killed in the middle leaves a hidden file that ends in `.prismask-part`; no reader takes
-it for data, and the next run that writes into the folder removes it.
+A new file is written beside its place, flushed to the disk, and only then renamed: whatever goes
+wrong before that, the old file is untouched. Files that are still being written are called
+`.name.COMPUTER-PROCESS-RANDOM.prismask-part`; no reader takes them for data, and the next run that
+writes into the folder removes those of killed processes. The files of one write share the token in
+the middle: from any one of them the others can be found.
 
 Files that belong together (an ENVI header and its data) are swapped in an order that never shows
 a mixed pair: the *key* file, the last of the list and the one readers start from, is removed first
 and put back last. All new files are complete before that, so a swap that was killed in between can
 be read (`key_of_swap`, `file_of_swap`) and finished (`finish_swap`) by any later process.
 
-Files that are still being written are called
-`.name.COMPUTER-PROCESS-RANDOM.prismask-part`. The token in the middle says which process on which
-computer made the file, so that the remains of a killed run can be told from a write in progress.
-The files of one write share a token: from any one of them the others can be found.
-
-Before the work: a computation of an hour is lost if its result does not fit on the disk, and a
-snapshot that its own result replaces may be impossible to take again. Commands therefore check
-first that the result can be written and that it is none of their inputs, under any name.
+Commands check before their work that the result can be written, fits on the disk, and is none of
+their inputs, under any name.
 """
 
 from __future__ import annotations
@@ -437,7 +432,7 @@ def _identity(path: Path) -> Identity | None:
 
 
 def check_inputs(*files: Path) -> None:
-    """Raise for the first file that is missing: that is told before any fault of the output."""
+    """Raise for the first file that is missing: that is reported before any fault of the output."""
     from prismask.scenes.formats.registry import check_exists
 
     for path in files:

@@ -1,21 +1,14 @@
 """What records look like: their colour in sRGB, and pictures, cards and plots of them.
 
-A pixel's spectrum is weighted with the CIE 1931 2° observer by the trapezoid rule on the cube's
-own wavelengths, so uneven bands count by their width. The XYZ of the light that lit the scene is
-found through the same bands and moved to the white of sRGB (Bradford adaptation). This one step
-does two things: a white object looks white under any light, and a camera that sees only
-450–650 nm does not paint everything yellow for the violet it never saw.
+A pixel's spectrum is weighted with the CIE 1931 2° observer by the trapezoid rule on the cube's own
+wavelengths. The XYZ of the light that lit the scene is found through the same bands and moved to
+the white of sRGB (Bradford adaptation): a white object looks white under any light, and a camera
+that sees only 450–650 nm does not paint everything yellow for the violet it never saw.
 
-Tables. The observer, which every picture needs, lies beside this file. Lights and the ColorChecker
-come from colour-science on first use: importing it takes a second or two, warns about optional
-parts that are not installed, and changes how NumPy prints; none of this may leak into a program
-that only wants a picture, so the import happens here and nowhere else.
-
-Lamps with lines (the CIE's fluorescent, discharge and LED illuminants) lie beside this file too;
-`illuminant_at` knows more lights, but needs colour-science. A camera's band collects all light
-between its edges, and a lamp's line is narrower than that: sampled at the centre it would be
-missed, or counted for the whole band. So power is averaged over each band, whose edges lie halfway
-between its neighbours' centres.
+The observer and lamps with lines (the CIE's fluorescent, discharge and LED illuminants) lie beside
+this file. More lights and the ColorChecker come from colour-science, which takes seconds to import,
+warns and changes how NumPy prints; so it is imported on first use, and here alone. A lamp's line is
+narrower than a camera's band: lamps are averaged over each band, between its neighbours' centres.
 """
 
 from __future__ import annotations
@@ -66,8 +59,6 @@ def illuminant_names() -> tuple[str, ...]:
 
 def illuminant_at(name: str, wavelengths: ArrayLike) -> Values:
     """Relative power of a CIE illuminant at `wavelengths (C,)` in nm, largest value 1."""
-    from prismask.checks import choose
-
     at = np.asarray(wavelengths, dtype=np.float64)
     if name == EQUAL_ENERGY:
         return np.ones_like(at)

@@ -356,7 +356,7 @@ def change_groups(
 def tile_for(memory_mib: float, matching: Matching, bands: int, itemsize: int) -> int:
     """How many groups may be held at once so that their copies stay within `memory_mib` MiB."""
     values = matching.group * matching.patch**2 * bands
-    # Gathered, changed and one product in between, beside 8-byte indices of every pixel.
+    # Gathered, changed and one product in between, and 8-byte indices of every pixel.
     bytes_each = _COPIES * values * itemsize + 16 * values / bands
     return max(1, int(memory_mib * 2**20 / bytes_each))
 

@@ -7,7 +7,7 @@ towards the measurement, b ← keep · (b + r) with the residual r = y − A x, 
 
 The accumulated residual b is the "accelerated" part; without it the denoiser's bias would stay.
 With noise of variance σ² in y, fitting it exactly means fitting the noise. Writing the noise as
-an unknown with a Gaussian prior beside a TV prior of scale s turns the same iteration into
+an unknown with a Gaussian prior, next to a TV prior of scale s turns the same iteration into
 
     keep = Φ / (Φ + κ),          κ = σ² / (s · weight),
 
@@ -215,8 +215,7 @@ def denoise_tv(
     safe = torch.where(active, weights, torch.ones_like(weights))
     scaled = image / safe
     estimate = torch.empty_like(scaled)
-    run = _fast_steps if momentum else _plain_steps
-    run(scaled, field, estimate, iterations, coupling, nonnegative)
+    _steps(scaled, field, estimate, iterations, coupling, momentum, nonnegative)
     _primal(scaled, field, estimate, nonnegative)
     estimate *= safe
     if bool(active.all()):
@@ -250,42 +249,29 @@ def _weights(weight: float | Tensor, image: Tensor) -> Tensor:
     return values.reshape(-1, 1, 1, 1)
 
 
-def _plain_steps(
+def _steps(
     scaled: Tensor,
     field: TvDual,
     estimate: Tensor,
     iterations: int,
     coupling: Coupling,
+    momentum: bool,
     nonnegative: bool,
 ) -> None:
     squares = torch.empty_like(scaled)
-    for _ in range(iterations):
-        _primal(scaled, field, estimate, nonnegative)
-        _ascend(field, estimate, PLAIN_STEP)
-        _project(field, squares, coupling)
-
-
-def _fast_steps(
-    scaled: Tensor,
-    field: TvDual,
-    estimate: Tensor,
-    iterations: int,
-    coupling: Coupling,
-    nonnegative: bool,
-) -> None:
-    squares = torch.empty_like(scaled)
-    ahead, behind = field.clone(), field
+    ahead, behind = (field.clone() if momentum else field), field
     t = 1.0
     for _ in range(iterations):
         _primal(scaled, ahead, estimate, nonnegative)
-        _ascend(ahead, estimate, FAST_STEP)
+        _ascend(ahead, estimate, FAST_STEP if momentum else PLAIN_STEP)
         _project(ahead, squares, coupling)
-        following = (1 + math.sqrt(1 + 4 * t * t)) / 2
-        # new + β (new − old) is a lerp beyond its end; it lands in the old field's memory.
-        beyond = 1 + (t - 1) / following
-        behind.down.lerp_(ahead.down, beyond)
-        behind.right.lerp_(ahead.right, beyond)
-        ahead, behind, t = behind, ahead, following
+        if momentum:
+            following = (1 + math.sqrt(1 + 4 * t * t)) / 2
+            # new + β (new − old) is a lerp beyond its end; it lands in the old field's memory.
+            beyond = 1 + (t - 1) / following
+            behind.down.lerp_(ahead.down, beyond)
+            behind.right.lerp_(ahead.right, beyond)
+            ahead, behind, t = behind, ahead, following
     field.down, field.right = behind.down, behind.right
 
 

@@ -11,7 +11,7 @@ not in the snapshot. With the penalty ρ and the multiplier u of ADMM, each iter
 
 The first x is the cube of a classical solver, so the network begins with what that knows. ρ falls
 from iteration to iteration: at first the network follows x, in the end the measurement (u is
-rescaled with it, as ADMM asks). Weights, and the optimiser's memory of them, are never thrown away.
+rescaled with it, as in ADMM). Weights, and the optimiser's memory of them, are never thrown away.
 In place of f_θ stands the running average of the network's outputs, which swing about their mean as
 long as the steps are long; it is also the result.
 
@@ -303,7 +303,7 @@ class _Painter:
         self.repeat = Repeated(cube.device)
 
     def improve(self, done: int) -> None:
-        """The steps of an iteration, beside those of other networks; `repeat.join` waits."""
+        """The steps of an iteration, in parallel with other networks; `repeat.join` waits."""
         with self.repeat.apart():
             for step in range(self.options.steps):
                 self.rate.fill_(self._rate(done + step / self.options.steps))

@@ -1,4 +1,4 @@
-"""A discriminator that tells cubes from reconstructions, and how it is trained beside θ.
+"""A discriminator that tells cubes from reconstructions, and how it is trained alongside θ.
 
 λ-net trains its generator against one: a few strided convolutions see a cube together with the
 measurement at each band's place and say whether the cube is a scene. θ is rewarded for cubes that

@@ -151,7 +151,7 @@ def _fill_optimiser(
 EIGHT_BITS = torch.float8_e4m3fn
 LARGEST = torch.finfo(EIGHT_BITS).max
 SCALE = "#scale"
-"""What the name of a scale has behind that of its tensor."""
+"""What the name of a scale adds to that of its tensor."""
 WEIGHTS, AVERAGE = "model/backbone.", "average/"
 
 

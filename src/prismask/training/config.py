@@ -2,18 +2,17 @@
 
 `read_config` refuses a key it does not know and names the nearest one; a file may name others
 as its `base` and only say what differs. `to_toml` writes the resolved configuration back, so a
-run folder says exactly what ran. The numbers that a configuration may hold are listed, one entry
-for every key that is one.
+run folder says exactly what ran. What a number may be is part of its type.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 import torch
 
@@ -23,6 +22,32 @@ from prismask.models.posterior import PosteriorConfig
 from prismask.scenes.defaults import BANDS, SIZE, STEP
 from prismask.training.losses import KINDS
 from prismask.training.tables import build, flatten, override, read_table, toml_value
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What one kind of number may be."""
+
+    words: str
+    """What fits, as "it must be …" goes on."""
+    fits: Callable[[float], bool]
+    """A comparison, never its opposite: NaN then fits nowhere."""
+
+
+Count = Annotated[int, Limit("at least 1", lambda number: number >= 1)]
+CountOrNone = Annotated[int, Limit("0 or more", lambda number: number >= 0)]
+Share = Annotated[float, Limit("between 0 and 1", lambda number: 0 <= number <= 1)]
+BelowOne = Annotated[float, Limit("0 or more, and below 1", lambda number: 0 <= number < 1)]
+Decay = Annotated[float, Limit("0 (off) or more, and below 1", lambda number: 0 <= number < 1)]
+Rate = Annotated[float, Limit("above 0, and finite", lambda number: 0 < number < math.inf)]
+Strength = Annotated[float, Limit("0 or more, and finite", lambda number: 0 <= number < math.inf)]
+NoiseShare = Annotated[
+    float,
+    Limit(
+        "above 0 and at most 1; for no noise at all set data.noise_std = [0, 0]",
+        lambda number: 0 < number <= 1,
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -41,50 +66,50 @@ class DataConfig:
     resampling: str = "linear"
     """Interpolation of crops that are not at the scene's own resolution: "linear", or "cubic",
     which keeps them as sharp as the scene (training/data/crops.py)."""
-    choices: int = 1
+    choices: Count = 1
     """How many crops are drawn for each that is taken: the one with most contrast."""
-    native_share: float = 0.0
+    native_share: Share = 0.0
     """Share of crops left at the scene's own resolution, pixel for pixel."""
     flip: bool = True
     """Mirror crops at random."""
     turn: bool = True
     """Turn crops by random quarter turns."""
-    tilt_share: float = 0.0
+    tilt_share: Share = 0.0
     """Share of the enlarged and shrunk crops that are turned by any angle, not only by quarters."""
     brightness: tuple[float, float] = (1.0, 1.0)
     """Random factor on a crop's values."""
-    spectral_gain: float = 0.0
+    spectral_gain: Strength = 0.0
     """How strongly a random lamp recolours each crop: the spread of a smooth logarithmic gain
     over the bands (0.2: about ±35 % at the ends)."""
-    collage: float = 0.0
+    collage: Share = 0.0
     """Share of crops that are joined from two along natural shapes (training/data/cubes.py)."""
-    warp: float = 0.0
+    warp: Share = 0.0
     """Share of crops whose spectrum is shifted, stretched or reversed (`training.data.cubes`)."""
-    recombine: float = 0.0
+    recombine: Share = 0.0
     """Share of crops whose spectra are recombined from a few broad bands, each with a new smooth
     spectrum: materials that no scene holds (`training.data.cubes`)."""
-    repaint: float = 0.0
+    repaint: Strength = 0.0
     """How strongly two random lamps, mixed pixel by pixel, recolour each crop: new materials from
     known scenes (training/data/cubes.py)."""
-    lamps: float = 0.0
+    lamps: Share = 0.0
     """Share of crops lit by a lamp with lines: fluorescent, discharge or LED
     (training/data/cubes.py)."""
-    narrow_bands: float = 0.0
+    narrow_bands: Share = 0.0
     """Share of crops in parts of which materials absorb or reflect in narrow bands."""
-    laser_lines: float = 0.0
+    laser_lines: Share = 0.0
     """Share of crops parts of which are also lit by a single line."""
     noise_std: tuple[float, float] = (0.0, 0.0)
     """Gaussian measurement noise: each sample draws its σ from this range; the measurement is
     scaled by 2/C when the noise is added, so σ is relative to the cube's range."""
-    noise_share: float = 1.0
+    noise_share: NoiseShare = 1.0
     """Share of the samples that get noise at all; the others stay clean."""
-    plain_share: float = 0.0
+    plain_share: Share = 0.0
     """Share of the samples that are the plain case: cut and joined, but with the spectra that the
-    scenes have, no noise, and the mask that the network is told. All that is drawn for a share of
+    scenes have, no noise, and the mask that the network is given. All that is drawn for a share of
     the samples is drawn for the others only."""
-    synthetic_scenes: int = 6
+    synthetic_scenes: Count = 6
     """With source "synthetic": how many scenes for training (a third as many for validation)."""
-    synthetic_size: int = 96
+    synthetic_size: Count = 96
     """With source "synthetic": their height and width."""
 
 
@@ -98,33 +123,33 @@ class MaskConfig:
     """One mask m for a "batch" (the paper) or one for each "sample"."""
     vary: bool = False
     """Also turn, mirror, shift by up to half a pixel and bend the values of each mask."""
-    calibration_error: float = 0.0
-    """Most pixels, along each axis, by which the mask that the network is shown lies beside the one
-    that codes the light."""
-    fabricated_share: float = 0.0
+    calibration_error: Strength = 0.0
+    """Most pixels, along each axis, by which the mask that the network is given is displaced from
+    the one that codes the light."""
+    fabricated_share: Share = 0.0
     """Share of steps whose masks are cut from fabricated instruments instead of the region."""
-    fabricated_count: int = 16
+    fabricated_count: Count = 16
     """How many instruments are fabricated for that."""
-    binary_share: float = 0.0
+    binary_share: Share = 0.0
     """Share of the masks of which only open and closed is left: sharp edges, no grey."""
-    fault_share: float = 0.0
-    """Share of the samples whose light is coded by another mask than the told one: moved, turned,
-    blurred, bent in its values, dead pixels, noise (training/data/masks.py)."""
-    fault_size: float = 1.0
+    fault_share: Share = 0.0
+    """Share of the samples whose light is coded by another mask than the network is given: moved,
+    turned, blurred, bent in its values, dead pixels, noise (training/data/masks.py)."""
+    fault_size: Strength = 1.0
     """Factor on the size of all these faults."""
-    dispersion_share: float = 0.0
-    """Share of those samples whose dispersion is not quite what is told either."""
-    per_band_share: float = 0.0
+    dispersion_share: Share = 0.0
+    """Share of those samples whose dispersion is not quite the nominal one either."""
+    per_band_share: Share = 0.0
     """Share of the steps whose masks have a plane per band, sharper in some than in others."""
-    told_share: float = 0.7
-    """With faults: share of all samples for which the network is told how far the mask is off."""
+    told_share: Share = 0.7
+    """With faults: share of all samples for which the network is given how far the mask is off."""
 
 
 @dataclass(frozen=True)
 class CameraConfig:
     """The camera that measures the crops."""
 
-    bands: int = BANDS
+    bands: Count = BANDS
     """Spectral bands."""
     step: float = STEP
     """Pixels a band."""
@@ -137,18 +162,18 @@ class CameraConfig:
     spread: tuple[float, float] = (1.0, 1.0)
     """Factors between which the spectrum is spread more or less far, another one in a share of the
     steps: for a network that serves many cameras (`optics.varied_prism`)."""
-    bend: float = 0.0
+    bend: Strength = 0.0
     """Most by which it is bent in those steps, as a share of its length: 0.1 makes steps of 2 px
     2.8 px at one end and 1.2 px at the other."""
-    jitter: float = 0.0
-    """Most by which each band lands beside its place in those steps, as a share of half the way to
+    jitter: BelowOne = 0.0
+    """Most by which each band is displaced in those steps, as a share of half the way to
     its neighbour."""
-    varied_share: float = 0.5
+    varied_share: Share = 0.5
     """Share of the steps that have another prism than the nominal one."""
     more_bands: tuple[int, ...] = ()
     """Other band counts, cut from the same spectrum, for networks that serve any; each of them is
     compiled by itself, so name few."""
-    more_bands_share: float = 0.25
+    more_bands_share: Share = 0.25
     """With these: share of the steps that have one of them."""
 
     @property
@@ -192,20 +217,20 @@ class LossConfig:
     kind: str = "l2"
     """"l2": squared error (the paper); "rmse": its root, sample by sample; "l1": absolute error;
     "log": the logarithm of each sample's squared error over its own energy, as PSNR counts."""
-    stage_decay: float = 0.0
+    stage_decay: Share = 0.0
     """For networks that say something at every stage: a stage weighs this factor less than the next
     (0.7: 1, 0.7, 0.49 … from the end); 0: the last alone."""
-    mask_weight: float = 0.0
+    mask_weight: Strength = 0.0
     """For networks that estimate the mask too: weight of what is left of its error
     (`training.losses`)."""
     teacher: str = ""
-    """Trained weights from whose cubes the network learns beside the truth: a name of `prismask
+    """Trained weights from whose cubes the network learns besides the truth: a name of `prismask
     models`, or a file (`training.teacher`); empty: none."""
-    teacher_weight: float = 1.0
-    """Weight of the loss against the teacher's cube, beside 1 for the truth; 0: none."""
-    adversarial: float = 0.0
+    teacher_weight: Strength = 1.0
+    """Weight of the loss against the teacher's cube, compared with 1 for the truth; 0: none."""
+    adversarial: Strength = 0.0
     """Weight of a discriminator's opinion in θ's loss (λ-net: 0.01); 0: no discriminator."""
-    beta: float = 1e-5
+    beta: Strength = 1e-5
     """Weight β of the entropy term in φ-phases."""
     entropy_sign: str = "paper"
     """"paper" (+β·H, as printed) pulls g towards 0; "elbo" (−β·H) keeps it open: docs/method.md."""
@@ -218,11 +243,11 @@ class OptimizerConfig:
     kind: str = "adam"
     """"adam" (the paper), or "muon": Muon on hidden matrices and convolutions, AdamW on the rest at
     `schedule.theta_rate` (`training.optimizers`)."""
-    muon_rate: float = 4e-3
+    muon_rate: Rate = 4e-3
     """Learning rate of Muon."""
-    momentum: float = 0.95
+    momentum: BelowOne = 0.95
     """Momentum of Muon."""
-    ramp_steps: int = 0
+    ramp_steps: CountOrNone = 0
     """Steps over which all rates rise linearly at the start."""
 
     def __post_init__(self) -> None:
@@ -235,30 +260,30 @@ class ScheduleConfig:
 
     mode: str = "bilevel"
     """"bilevel"; "joint" (φ and θ together on ℓ, training set); "plain" (θ only)."""
-    batch: int = 8
+    batch: Count = 8
     """Crops a step, over all processes."""
-    epoch_crops: int = 1000
+    epoch_crops: Count = 1000
     """Crops an epoch."""
-    epochs: int = 300
+    epochs: Count = 300
     """Epochs in all, those of both phases counted; ignored with a budget."""
-    warmup_epochs: int = 20
+    warmup_epochs: CountOrNone = 20
     """Epochs of θ alone on unperturbed masks before alternating."""
-    theta_epochs: int = 5
+    theta_epochs: Count = 5
     """Epochs of a θ-phase."""
-    phi_epochs: int = 3
+    phi_epochs: CountOrNone = 3
     """Epochs of a φ-phase."""
-    theta_rate: float = 4e-4
+    theta_rate: Rate = 4e-4
     """Learning rate of θ."""
-    phi_rate: float = 1e-5
+    phi_rate: Rate = 1e-5
     """Learning rate of φ."""
-    halve_every: int = 50
+    halve_every: Count = 50
     """Epochs after which both rates halve; with a budget they follow a cosine instead."""
     budget: str = ""
     """Wall-clock time such as "12min" or "90s": anneal to the end and stop when it is up."""
-    hold: float = 0.0
+    hold: BelowOne = 0.0
     """With a budget: share of it at the full rates before they go down. A training that is to go on
     later (`model.start_from`) loses nothing where it was held."""
-    clip_gradient: float = 0.0
+    clip_gradient: Strength = 0.0
     """Largest norm of θ's gradient, of what Adam trains of it; 0: unlimited. Muon's steps do not
     depend on it."""
 
@@ -276,10 +301,10 @@ class SpeedConfig:
     graphs: bool = False
     """On CUDA: replay the whole step (network, gradients, optimisers, average) as one CUDA graph,
     so that small crops do not wait for Python. One process only, and no adversary."""
-    batches_at_once: int = 1
+    batches_at_once: Count = 1
     """Batches that are made together. On CUDA making one costs hundreds of small kernels, whatever
     its size: 4 take hardly longer than one. One process and a mask per sample only."""
-    ema: float = 0.0
+    ema: Decay = 0.0
     """Decay of an exponential average of θ that is validated and kept; 0: off."""
 
 
@@ -287,14 +312,14 @@ class SpeedConfig:
 class OutputConfig:
     """What is kept."""
 
-    checkpoint_every: int = 10
+    checkpoint_every: Count = 10
     """Epochs between checkpoints."""
-    validate_every: int = 10
+    validate_every: CountOrNone = 10
     """Epochs between validations; 0: at the end only."""
-    keep_every: int = 0
+    keep_every: CountOrNone = 0
     """Epochs between (averaged) weights that are kept in snapshots/, to see later how a network
     came along; 0: none."""
-    log_every: int = 20
+    log_every: Count = 20
     """Steps between lines of metrics.jsonl."""
     compact: bool = False
     """Checkpoints in a third of the space, which resume almost exactly (`training.checkpoint`)."""
@@ -308,7 +333,7 @@ class TrainConfig:
 
     name: str = "run"
     """Name of the run; part of the records it leaves."""
-    seed: int = 0
+    seed: CountOrNone = 0
     """One seed reproduces the run."""
     data: DataConfig = DataConfig()
     masks: MaskConfig = MaskConfig()
@@ -425,83 +450,16 @@ def with_changes(config: TrainConfig, **tables: dict[str, Any]) -> TrainConfig:
     return replace(config, **changed)
 
 
-@dataclass(frozen=True)
-class Limit:
-    """What one kind of number may be."""
-
-    words: str
-    """What fits, as "it must be …" goes on."""
-    fits: Callable[[float], bool]
-    """A comparison, never its opposite: NaN then fits nowhere."""
+def _limits(kind: type[Any], prefix: str = "") -> Iterator[tuple[str, Limit]]:
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        if is_dataclass(hint) and isinstance(hint, type):
+            yield from _limits(hint, f"{prefix}{name}.")
+        for limit in getattr(hint, "__metadata__", ()):
+            yield f"{prefix}{name}", limit
 
 
-COUNT = Limit("at least 1", lambda number: number >= 1)
-COUNT_OR_NONE = Limit("0 or more", lambda number: number >= 0)
-SHARE = Limit("between 0 and 1", lambda number: 0 <= number <= 1)
-RATE = Limit("above 0, and finite", lambda number: 0 < number < math.inf)
-STRENGTH = Limit("0 or more, and finite", lambda number: 0 <= number < math.inf)
-
-LIMITS: Mapping[str, Limit] = {
-    "seed": COUNT_OR_NONE,
-    "data.native_share": SHARE,
-    "data.tilt_share": SHARE,
-    "data.spectral_gain": STRENGTH,
-    "data.collage": SHARE,
-    "data.warp": SHARE,
-    "data.recombine": SHARE,
-    "data.repaint": STRENGTH,
-    "data.lamps": SHARE,
-    "data.plain_share": SHARE,
-    "data.narrow_bands": SHARE,
-    "data.laser_lines": SHARE,
-    "data.noise_share": Limit(
-        "above 0 and at most 1; for no noise at all set data.noise_std = [0, 0]",
-        lambda number: 0 < number <= 1,
-    ),
-    "data.choices": COUNT,
-    "data.synthetic_scenes": COUNT,
-    "data.synthetic_size": COUNT,
-    "masks.calibration_error": STRENGTH,
-    "masks.fabricated_share": SHARE,
-    "masks.fabricated_count": COUNT,
-    "masks.binary_share": SHARE,
-    "masks.fault_share": SHARE,
-    "masks.fault_size": STRENGTH,
-    "masks.dispersion_share": SHARE,
-    "masks.told_share": SHARE,
-    "masks.per_band_share": SHARE,
-    "camera.bands": COUNT,
-    "camera.bend": STRENGTH,
-    "camera.jitter": Limit("0 or more, and below 1", lambda number: 0 <= number < 1),
-    "camera.varied_share": SHARE,
-    "camera.more_bands_share": SHARE,
-    "loss.adversarial": STRENGTH,
-    "loss.beta": STRENGTH,
-    "loss.stage_decay": SHARE,
-    "loss.mask_weight": STRENGTH,
-    "loss.teacher_weight": STRENGTH,
-    "optimizer.muon_rate": RATE,
-    "optimizer.momentum": Limit("0 or more, and below 1", lambda number: 0 <= number < 1),
-    "optimizer.ramp_steps": COUNT_OR_NONE,
-    "schedule.batch": COUNT,
-    "schedule.epoch_crops": COUNT,
-    "schedule.epochs": COUNT,
-    "schedule.warmup_epochs": COUNT_OR_NONE,
-    "schedule.theta_epochs": COUNT,
-    "schedule.phi_epochs": COUNT_OR_NONE,
-    "schedule.theta_rate": RATE,
-    "schedule.phi_rate": RATE,
-    "schedule.halve_every": COUNT,
-    "schedule.clip_gradient": STRENGTH,
-    "schedule.hold": Limit("0 or more, and below 1", lambda number: 0 <= number < 1),
-    "speed.batches_at_once": COUNT,
-    "speed.ema": Limit("0 (off) or more, and below 1", lambda number: 0 <= number < 1),
-    "output.checkpoint_every": COUNT,
-    "output.validate_every": COUNT_OR_NONE,
-    "output.keep_every": COUNT_OR_NONE,
-    "output.log_every": COUNT,
-}
-"""Dotted keys. `camera.step` and the posterior's numbers are judged by what is built of them."""
+LIMITS = dict(_limits(TrainConfig))
+"""By dotted key. `camera.step` and the posterior's numbers are judged by what is built of them."""
 RANGES = ("data.scale", "data.brightness", "data.noise_std", "camera.spread")
 """Keys that are a lower and an upper end."""
 

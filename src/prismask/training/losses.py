@@ -2,7 +2,8 @@
 
 Of an unrolled network every stage's cube is compared with the truth, the last one most: stage i of
 n weighs decay^(n − 1 − i), and the weights sum to one, so that a loss means the same for any number
-of stages. Where a network estimates the mask too, what is left of the told mask's error is added.
+of stages. Where a network estimates the mask too, what is left of the nominal mask's error is
+added.
 """
 
 from __future__ import annotations
@@ -63,18 +64,18 @@ def staged_loss(
     return torch.stack(losses).sum()
 
 
-def mask_loss(masks: Sequence[Tensor], told: Tensor, true: Tensor, decay: float) -> Tensor:
-    """How much of the told mask's squared error the estimated ones leave, mean over the batch.
+def mask_loss(masks: Sequence[Tensor], nominal: Tensor, true: Tensor, decay: float) -> Tensor:
+    """How much of the nominal mask's squared error the estimated ones leave, mean over the batch.
 
-    masks: one `(B, 1|C, H, W)` per stage; told, true `(1|B, 1|C, H, W)`. About 1 for a mask left as
-    it was told, 0 for the true one. Samples whose mask is right count by `GOOD_MASK` instead of
-    their error.
+    masks: one `(B, 1|C, H, W)` per stage; nominal, true `(1|B, 1|C, H, W)`. About 1 for the
+    nominal mask itself, 0 for the true one. Samples whose mask is right count by `GOOD_MASK`
+    instead of their error.
     """
 
     def squared(mask: Tensor) -> Tensor:
         return (mask.float() - true).square().mean((1, 2, 3))
 
-    scale = squared(told) + GOOD_MASK**2
+    scale = squared(nominal) + GOOD_MASK**2
     weights = stage_weights(len(masks), decay)
     losses = [
         weight * (squared(mask) / scale).mean()

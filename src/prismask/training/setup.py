@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +139,7 @@ def build_model(config: TrainConfig, device: torch.device, fresh: bool = True) -
 
     fresh: False where a checkpoint fills it. The file it once started from may be gone by then.
     """
-    posterior = config.posterior.as_dict()
+    posterior = asdict(config.posterior)
     model = create_model(
         config.model.backbone,
         bands=config.camera.bands,
@@ -188,7 +188,7 @@ def _measuring(nominal: CASSI, config: CameraConfig, device: torch.device) -> CA
 
 
 def _variation(config: CameraConfig) -> dict[str, Any]:
-    """What a record says beside the camera's own offsets, where steps differed from it."""
+    """What a record says besides the camera's own offsets, where steps differed from it."""
     counts = {"band_counts": list(config.more_bands)} if config.more_bands else {}
     if not config.is_varied:
         return counts
@@ -266,8 +266,8 @@ def _origin(config: TrainConfig, earlier: Mapping[str, Any]) -> dict[str, Any]:
     if "started_from" in earlier:
         return {"started_from": earlier["started_from"]}
     before = read_record(find_weights(config.model.start_from))
-    told = ("name", "sha256", "step", "seconds", "commit", "data", "masks", "spread", "bend")
-    return {"started_from": {key: before[key] for key in (*told, "started_from") if key in before}}
+    kept = ("name", "sha256", "step", "seconds", "commit", "data", "masks", "spread", "bend")
+    return {"started_from": {key: before[key] for key in (*kept, "started_from") if key in before}}
 
 
 def _mask_record(region: MaskRegion | None, config: TrainConfig) -> dict[str, Any]:

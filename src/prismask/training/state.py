@@ -6,6 +6,8 @@ With it, which phase an epoch belongs to and at which rate it learns (method: Al
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -101,21 +103,19 @@ def update_average(state: TrainState, share: float | Tensor) -> None:
     torch._foreach_add_(average, difference)
 
 
-class averaged_weights:
-    """`with averaged_weights(state):` puts the average of θ in place, then the weights back."""
-
-    def __init__(self, state: TrainState) -> None:
-        self.state = state
-        self.kept: list[Tensor] = []
-
-    def __enter__(self) -> None:
-        if self.state.average is not None:
-            self.kept = [p.detach().clone() for p in self.state.model.backbone.parameters()]
-            _copy(self.state.model.backbone, list(self.state.average.values()))
-
-    def __exit__(self, *error: object) -> None:
-        if self.kept:
-            _copy(self.state.model.backbone, self.kept)
+@contextmanager
+def averaged_weights(state: TrainState) -> Iterator[None]:
+    """The average of θ in place of the weights, which come back after the block."""
+    if state.average is None:
+        yield
+        return
+    backbone = state.model.backbone
+    kept = [p.detach().clone() for p in backbone.parameters()]
+    _copy(backbone, list(state.average.values()))
+    try:
+        yield
+    finally:
+        _copy(backbone, kept)
 
 
 @torch.no_grad()

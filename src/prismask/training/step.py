@@ -16,6 +16,7 @@ from torch import Tensor
 
 from prismask.errors import DivergedError
 from prismask.models.fast import capture
+from prismask.models.inputs import Observation
 from prismask.models.network import compile_parts
 from prismask.models.posterior import entropy_term, perturb, prior_noise
 from prismask.optics.camera import CASSI
@@ -58,7 +59,7 @@ class Training:
     stop_after: float | None = None
     """Seconds after which this call pauses (with a checkpoint), whatever the schedule says."""
     teacher: Teacher | None = None
-    """A network whose cubes are learned from beside the truth."""
+    """A network from whose cubes, too, is learned."""
 
 
 class Stepper:
@@ -152,7 +153,8 @@ class Stepper:
     ) -> tuple[Tensor | None, Tensor, Tensor]:
         """ℓ and the mean squared error, and the cubes where an adversary wants to see them: another
         output of a compiled graph would cost a gradient of zeros in every step."""
-        said = self.state.model.estimates(measurement, mask, camera, noise, mask_std)
+        seen = Observation(measurement, mask, camera, noise, mask_std)
+        said = self.state.model.estimates(seen)
         loss, mse = self.compare(said.cubes, said.masks, cube, mask, true_mask, taught)
         return (None if self.state.adversary is None else said.cubes[-1]), loss, mse
 

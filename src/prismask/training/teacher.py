@@ -1,6 +1,6 @@
-"""A trained network from whose cubes another learns, beside the truth.
+"""A trained network from whose cubes another learns, in addition to the truth.
 
-The teacher sees what the student sees: the snapshot, the mask as it is told, the noise, how far the
+The teacher sees what the student sees: the snapshot, the nominal mask, the noise, how far the
 mask may be wrong. Its cube is the best that a larger network makes of these; the truth also holds
 what no network could know. It is computed in the step itself, on the student's own crops, so there
 are as many lessons as there are crops, and nothing is stored.
@@ -24,7 +24,7 @@ from prismask.training.data.batches import Batch
 
 
 class Teacher:
-    """A network that is asked and never learns."""
+    """A network that answers and never learns."""
 
     def __init__(self, network: Reconstructor, device: torch.device, half: bool) -> None:
         self.network = network.to(device).eval().requires_grad_(False)
@@ -40,9 +40,9 @@ class Teacher:
         """What it makes of a batch, `(B, C, H, W)` float32."""
         network = self.network
         noise = batch.noise if network.wants_noise else None
-        told = batch.mask_std if network.wants_mask_std else None
+        spread = batch.mask_std if network.wants_mask_std else None
         with torch.autocast(batch.measurement.device.type, enabled=False):
-            cube: Tensor = network(batch.measurement, batch.mask, batch.camera, noise, told)
+            cube: Tensor = network(batch.measurement, batch.mask, batch.camera, noise, spread)
         return cube.float()
 
 
@@ -82,6 +82,6 @@ def teacher_record(config: TrainConfig) -> dict[str, Any]:
     if not has_teacher(config):
         return {}
     before = read_record(find_weights(config.loss.teacher))
-    told = ("name", "backbone", "sha256")
-    facts = {key: before[key] for key in told if key in before}
+    kept = ("name", "backbone", "sha256")
+    facts = {key: before[key] for key in kept if key in before}
     return {"teacher": {**facts, "weight": config.loss.teacher_weight}}

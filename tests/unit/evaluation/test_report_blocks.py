@@ -142,10 +142,10 @@ def test_score_texts() -> None:
 
 def test_published_numbers_stand_beside_their_own_scenes_only() -> None:
     found = published_beside("many-to-many", ["scene01", "scene07"])
-    assert number_text("psnr_paper", found["SRN + GST"].find("psnr_paper", "scene01")) == (
+    assert number_text("psnr_paper", found["SRN + GST"]["psnr_paper"]["scene01"]) == (
         "33.99 ± 0.14"
     )
-    assert number_text("ssim", found["SRN + GST"].find("ssim", "scene07")) == "0.8658 ± 0.0024"
+    assert number_text("ssim", found["SRN + GST"]["ssim"]["scene07"]) == "0.8658 ± 0.0024"
     assert number_text("psnr_paper", None) == "–"
     assert published_beside("many-to-many", ["beads"]) == {}
     assert published_beside("stress", ["scene01"]) == {}

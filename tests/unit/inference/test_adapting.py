@@ -42,7 +42,11 @@ def error(model: Reconstructor, cube: Tensor, mask: Tensor) -> float:
     """On pieces that were not learned from."""
     drawn = islice(_pieces(cube, mask, CAMERA, 0.0, 99), 8)
     found = [
-        float((model.reconstruct(snapshot, code, CAMERA, torch.zeros(PIECES)) - truth).norm())
+        float(
+            (
+                model.reconstruct(Observation(snapshot, code, CAMERA, torch.zeros(PIECES))) - truth
+            ).norm()
+        )
         for truth, code, snapshot, _ in drawn
     ]
     return sum(found)

@@ -8,7 +8,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from prismask.inference.camera_match import STRETCH_FROM, BandAdapter
+from prismask.inference.camera_match import STRETCH_FROM, BandAdapter, adapter_for
 from prismask.models.weights import ONE_CAMERA, Variation
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask
@@ -292,12 +292,12 @@ def test_a_virtual_camera_is_bent_like_the_real_one(bands: int) -> None:
 
 def test_what_a_record_says_of_its_cameras() -> None:
     record = {"bands": 28, "step_px": 2.0, "spread": [0.6, 1.1], "bend": 0.1}
-    adapter = BandAdapter.for_record(CASSI.from_step(28, 1.5), record)
+    adapter = adapter_for(CASSI.from_step(28, 1.5), record)
     assert adapter.variation == MANY
     assert adapter.dispersion_mismatch == 1
-    plain = BandAdapter.for_record(CASSI.from_step(28, 1.5), {"bands": 28, "step_px": 2.0})
+    plain = adapter_for(CASSI.from_step(28, 1.5), {"bands": 28, "step_px": 2.0})
     assert plain.dispersion_mismatch == pytest.approx(4 / 3)
-    assert BandAdapter.for_record(CASSI.from_step(28, 1.5), {"bands": 28}).trained is None
+    assert adapter_for(CASSI.from_step(28, 1.5), {"bands": 28}).trained is None
 
 
 def test_orientation_and_design_are_kept() -> None:

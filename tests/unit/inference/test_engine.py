@@ -92,7 +92,7 @@ def test_samples_are_passes_with_drawn_masks(
     with torch.no_grad():
         drawn = draw_masks(model.posterior, mask, 9, 5)
         cubes = torch.stack(
-            [model.reconstruct(measurement[None], m[None], CAMERA)[0] for m in drawn]
+            [model.reconstruct(Observation(measurement[None], m[None], CAMERA))[0] for m in drawn]
         )
     assert torch.allclose(found.values, cubes.mean(0), atol=1e-4)
     assert found.std is not None
@@ -121,9 +121,13 @@ def test_a_network_asked_twice_says_how_far_its_answers_are_apart(
     drawn = draw_masks(model.posterior, mask, samples, 5) if samples else None
     masks = mean_mask(model.posterior, mask) if drawn is None else drawn
     with torch.no_grad():
-        one = torch.cat([model.reconstruct(measurement[None], m[None], CAMERA) for m in masks])
+        one = torch.cat(
+            [model.reconstruct(Observation(measurement[None], m[None], CAMERA)) for m in masks]
+        )
         flipped = (measurement.flip(-2)[None], masks.flip(-2))
-        other = torch.cat([model.reconstruct(flipped[0], m[None], CAMERA) for m in flipped[1]])
+        other = torch.cat(
+            [model.reconstruct(Observation(flipped[0], m[None], CAMERA)) for m in flipped[1]]
+        )
     answers = torch.stack([one, other.flip(-2)])
     assert torch.allclose(found.values, answers.mean((0, 1)), atol=1e-4)
     assert found.disagreement is not None

@@ -363,7 +363,7 @@ def test_a_network_from_the_snapshot_behind_other_cameras_too(
 ) -> None:
     """One that is told noise and mask errors, has no mirror ensemble and serves any band count."""
     model = create_model(
-        "lumen", bands=BANDS, mask_posterior="none", seed=0, width=8, stages=2, cosines=8, gate=3
+        "lumen", bands=BANDS, mask_posterior="none", seed=0, width=8, stages=2, cosines=8
     ).eval()
     model.record |= {"name": "tiny", "step_px": 2.0}
     method = network_method(model, torch.device("cpu"), Options(precision="float32"))

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.models.fast import FastReconstructor
+from prismask.models.inputs import Observation
 from prismask.models.network import Reconstructor, compile_parts
 from prismask.models.registry import (
     SPEEDS,
@@ -40,7 +41,7 @@ TINY: dict[str, dict[str, Any]] = {
     "lambda-net": {"width": 8},
     "gsm": {"width": 8, "stages": 2, "taps": 3},
     "hssp": {"width": 8, "stages": 2},
-    "lumen": {"width": 8, "stages": 2, "cosines": 8, "gate": 3, "context": True},
+    "lumen": {"width": 8, "stages": 2, "cosines": 8},
 }
 UNFOLDED = ("gsm", "hssp", "srn-looks", "lumen")
 BANDS = 5
@@ -179,7 +180,7 @@ def test_steps_of_training_lower_the_loss(name: str) -> None:
     optimiser = torch.optim.Adam(model.backbone.parameters(), lr=4e-3)
     losses = []
     for _ in range(12):
-        loss = (model.reconstruct(measurement, mask, camera) - cube).square().mean()
+        loss = (model.reconstruct(Observation(measurement, mask, camera)) - cube).square().mean()
         losses.append(float(loss.detach()))
         optimiser.zero_grad()
         loss.backward()
@@ -213,13 +214,13 @@ def test_the_papers_swinir() -> None:
 
 
 def test_descriptions() -> None:
-    told = describe("hssp+", bands=6, size=(16, 16))
+    told = describe("hssp+")
     assert told.inputs == ("backprojection", "normalised", "mask")
     assert told.wants_physics
     assert told.speed == "fast"
     assert "spectral prior" in told.summary
     assert "Wang" in told.paper
-    assert told.parameters == count_parameters(create_model("hssp+", bands=6))
+    assert told.parameters == count_parameters(create_model("hssp+"))
 
 
 def test_attention_over_channels_is_linear_in_the_pixels() -> None:
@@ -306,7 +307,7 @@ def test_tsa_net_with_the_published_norm() -> None:
         ("gsm", {"operator": "none"}),
         ("hssp", {"depth": 3}),
         ("lumen", {"width": 12}),
-        ("lumen", {"gate": 4}),
+        ("lumen", {"look": 2}),
         ("lumen", {"stages": 0}),
     ],
 )
@@ -332,11 +333,13 @@ def test_what_repeats_is_compiled_once(name: str, more: dict[str, Any], graphs: 
     torch._dynamo.reset()
     counters.clear()
     model, (measurement, mask) = tiny(name, **more), snapshot(FRACTIONAL)
-    expected = model.reconstruct(measurement, mask, FRACTIONAL)
+    expected = model.reconstruct(Observation(measurement, mask, FRACTIONAL))
     keys = set(model.state_dict())
     # "eager" compiles nothing, but traces as every backend does.
     assert compile_parts(model.backbone, backend="eager", fullgraph=True)
-    torch.testing.assert_close(model.reconstruct(measurement, mask, FRACTIONAL), expected)
+    torch.testing.assert_close(
+        model.reconstruct(Observation(measurement, mask, FRACTIONAL)), expected
+    )
     assert 0 < counters["stats"]["unique_graphs"] <= graphs
     assert set(model.state_dict()) == keys, "weights keep their names"
     torch._dynamo.reset()

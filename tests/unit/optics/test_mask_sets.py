@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import scipy.io
-import torch
 
-from prismask.errors import FormatError, OverlapError, ShapeError
+from prismask.errors import OverlapError, ShapeError
 from prismask.optics.masks import (
     KNOWN_ALIASES,
     MaskAlias,
-    MaskEntry,
     MaskRegion,
     MaskSet,
     check_disjoint,
@@ -42,17 +38,14 @@ def test_one_seed_gives_one_set(source: Mask) -> None:
     assert all(region.rectangle.contains(entry.rectangle) for entry in drawn.entries)
 
 
-def test_a_set_survives_json_and_gives_the_same_pixels(source: Mask) -> None:
+def test_the_record_of_a_set_says_which_pixels(source: Mask) -> None:
     region = MaskRegion.of(source, rows=(30, 60), name="lab")
     drawn = MaskSet.draw(region, 7, (16, 12), seed=5, name="unseen")
-    again = MaskSet.from_record(json.loads(json.dumps(drawn.to_record())))
-    assert again == drawn
-    batch = again.to_tensor([random_mask(9, 9, 1), source])
-    assert batch.shape == (7, 1, 16, 12)
-    for mask, entry in zip(batch, drawn.entries, strict=True):
-        box = entry.rectangle
-        expected = source.values[box.top : box.bottom, box.left : box.right]
-        assert torch.equal(mask[0], torch.tensor(expected))
+    record = json.loads(json.dumps(drawn.to_record()))
+    assert (record["name"], record["seed"], record["id"]) == ("unseen", 5, drawn.id)
+    for listed in record["masks"]:
+        crop = region.crop(*(listed[key] for key in ("row", "column", "height", "width")))
+        assert (crop.mask_id, crop.source_hash) == (listed["mask_id"], listed["source_hash"])
 
 
 def test_every_crop_is_drawn_at_most_once(source: Mask) -> None:
@@ -62,24 +55,6 @@ def test_every_crop_is_drawn_at_most_once(source: Mask) -> None:
         MaskSet.draw(region, 6, 16, seed=0)
     with pytest.raises(ShapeError, match="17×17 does not fit"):
         MaskSet.draw(region, 1, 17, seed=0)
-
-
-def test_a_changed_list_or_source_is_refused(source: Mask) -> None:
-    drawn = MaskSet.draw(MaskRegion.of(source, name="lab"), 3, 16, seed=0)
-    record: dict[str, Any] = drawn.to_record()
-    record["masks"][0]["mask_id"] = "0" * 12
-    with pytest.raises(FormatError, match="the list was changed"):
-        MaskSet.from_record(record)
-    with pytest.raises(FormatError, match="not a mask set"):
-        MaskSet.from_record({"name": "x"})
-    with pytest.raises(FormatError, match="the sources given have"):
-        drawn.regions(random_mask(60, 50, 1))
-    moved = dataclasses.replace(drawn.entries[0], row=drawn.entries[0].row ^ 1)
-    with pytest.raises(FormatError, match="The list was changed"):
-        MaskSet("moved", (moved,)).regions(source)
-    mixed = (MaskEntry.of(MaskRegion.of(source)), *drawn.entries)
-    with pytest.raises(ShapeError, match="several sizes"):
-        MaskSet("mixed", mixed).to_tensor(source)
 
 
 def test_neighbours_are_disjoint_and_one_shared_row_is_not(source: Mask) -> None:

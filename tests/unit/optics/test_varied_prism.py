@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from prismask.errors import ConfigError
+from prismask.models.inputs import Observation
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
 from prismask.optics.varied_prism import LEAST, MOST, PrismFamily, VariedCamera
@@ -75,10 +76,11 @@ def test_a_network_sees_the_frame_of_the_narrow_camera(
     mask, noise = numbers(2, 1, 6, 11), numbers(2)
     shot = numbers(2, 6, 11 + exact.extent, seed=2)
     wide = F.pad(shot, (0, camera.extent - exact.extent), value=beyond)
-    theirs = model.reconstruct(shot, mask, exact, noise)
-    torch.testing.assert_close(model.reconstruct(wide, mask, camera, noise), theirs)
+    theirs = model.reconstruct(Observation(shot, mask, exact, noise))
+    seen = Observation(wide, mask, camera, noise)
+    torch.testing.assert_close(model.reconstruct(seen), theirs)
     weights = list(model.backbone.parameters())
-    ours = torch.autograd.grad(model.reconstruct(wide, mask, camera, noise).square().sum(), weights)
+    ours = torch.autograd.grad(model.reconstruct(seen).square().sum(), weights)
     torch.testing.assert_close(
         list(ours), list(torch.autograd.grad(theirs.square().sum(), weights))
     )

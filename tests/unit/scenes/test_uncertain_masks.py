@@ -14,9 +14,9 @@ import xarray
 from file_examples import WRITTEN, a_mask, a_mask_per_band, an_uncertain_mask, same
 
 from prismask.errors import FormatError, ShapeError, ValuesError
-from prismask.optics.masks import MaskRegion, combine_calibrations
+from prismask.optics.masks import combine_calibrations
 from prismask.scenes.conversion import as_mask, as_mask_std
-from prismask.scenes.datasets import load_mask_file
+from prismask.scenes.datasets import MaskRegion, load_mask_file
 from prismask.scenes.formats.files import load_mask, load_mask_std, save
 from prismask.scenes.records import Cube, Mask, Measurement, check_mask_std
 
@@ -123,10 +123,9 @@ def test_whatever_people_hold() -> None:
 def test_parts_of_a_mask_have_their_part_of_it(tmp_path: Path) -> None:
     mask = an_uncertain_mask()
     assert mask.std is not None
-    region = MaskRegion.of(mask, rows=(1, 4), columns=(0, 3)).to_mask()
-    assert np.array_equal(region.std, mask.std[1:4, :3])
     save(mask, tmp_path / "mask.nc")
-    assert np.array_equal(load_mask_file(tmp_path, "mask.nc").std, mask.std)
+    region = MaskRegion("mask.nc", rows=(1, 4), columns=(0, 3))
+    assert np.array_equal(load_mask_file(tmp_path, region).std, mask.std[1:4, :3])
 
 
 # --- several calibrations -------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from prismask.training.data.masks import (
     as_seen,
     chromatic,
     draw_faults,
-    told_spread,
+    stated_spread,
 )
 
 OFFSETS = torch.tensor(CASSI.from_step(6).offsets, dtype=torch.float64)
@@ -41,16 +41,16 @@ def drawn(count: int = 400, **config: float) -> Faults:
 
 def test_a_share_is_wrong_and_small_faults_are_frequent() -> None:
     faults = drawn()
-    off = rms(faults.true - faults.told)
+    off = rms(faults.true - faults.nominal)
     assert 0.5 < float((off > 0).float().mean()) <= 0.62
     assert float((off[off > 0] < 0.1).float().mean()) > 0.3
     assert float(off.max()) > 0.25
     original = masks(400, 16)
-    told_is_right = rms(faults.told - original) == 0
+    told_is_right = rms(faults.nominal - original) == 0
     true_is_right = rms(faults.true - original) == 0
     assert bool((told_is_right | true_is_right).all()), "one of the two is always as it was drawn"
     assert 0.15 < float((~told_is_right).float().mean()) < 0.4
-    for mask in (faults.told, faults.true):
+    for mask in (faults.nominal, faults.true):
         assert float(mask.min()) >= 0
         assert float(mask.max()) <= 1
 
@@ -58,8 +58,8 @@ def test_a_share_is_wrong_and_small_faults_are_frequent() -> None:
 def test_the_seed_decides_and_no_size_is_no_fault() -> None:
     assert torch.equal(drawn().true, drawn().true)
     faults = drawn(fault_size=0.0)
-    assert float(rms(faults.true - faults.told).max()) < 1e-3  # the value curve's floor
-    assert torch.equal(drawn(fault_share=0.0).true, drawn(fault_share=0.0).told)
+    assert float(rms(faults.true - faults.nominal).max()) < 1e-3  # the value curve's floor
+    assert torch.equal(drawn(fault_share=0.0).true, drawn(fault_share=0.0).nominal)
 
 
 def test_a_moved_mask_is_the_shifted_one() -> None:
@@ -125,7 +125,7 @@ def test_what_is_found_includes_the_dispersion() -> None:
 def test_what_is_told_is_about_right_or_nothing() -> None:
     difference = torch.full((500, 1, 12, 12), 0.1)
     difference[:, :, :, 6:] = 0.02
-    told = told_spread(difference, seeded(), 0.7)
+    told = stated_spread(difference, seeded(), 0.7)
     is_told = (told >= 0).flatten(1).all(1)
     assert 0.65 < float(is_told.float().mean()) < 0.75
     assert bool((told[~is_told] < 0).all())
@@ -137,4 +137,4 @@ def test_what_is_told_is_about_right_or_nothing() -> None:
     assert 0.15 < float(level.log().std()) < 0.25
     local = known[~is_even]
     assert bool((local[:, :, :, 0] > local[:, :, :, -1]).all()), "a map knows where"
-    assert float(told_spread(torch.zeros(9, 1, 4, 4), seeded(), 1.0).max()) == 0
+    assert float(stated_spread(torch.zeros(9, 1, 4, 4), seeded(), 1.0).max()) == 0

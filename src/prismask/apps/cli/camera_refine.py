@@ -221,7 +221,7 @@ def _draw(found: MaskCheck, path: Path, overwrite: bool) -> None:
         remark("note: no figure: fewer than two snapshots have a date, in the file or its name.")
         return
     try:
-        from prismask.evaluation.figures.drift import drift_figure
+        from prismask.evaluation.figures.cubes import drift_figure
 
         write_bytes(drift_figure(found), path, overwrite)
     except MissingPartError as error:

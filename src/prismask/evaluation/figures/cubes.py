@@ -1,7 +1,7 @@
 """Figures of cubes, of their uncertainty, and of a measured camera.
 
 Colour, zoomed regions, error maps, single bands and their spectra; maps of uncertainty, whether
-they are true, and the noise on the mask.
+they are true, and the noise on the mask; what was measured of a camera, and how its mask has moved.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from prismask.evaluation.figures.style import (
     styled,
     wrapped,
 )
+from prismask.inference.refinement.check import MaskCheck
 from prismask.optics.measured import MeasuredCamera
 from prismask.scenes.colour import auto_exposure, band_image, to_srgb
 from prismask.scenes.records import Cube
@@ -275,7 +276,8 @@ def calibration_figure(found: Mapping[str, Mapping[str, Any]]) -> bytes:
         for number, (label, record) in enumerate(found.items()):
             colour, marker = series(number)
             _coverage(first, record["coverage"], label, colour, marker)
-            _reliability(second, record["reliability"], colour, marker)
+            spread, error = (100 * np.array(record["reliability"][k]) for k in ("std", "error"))
+            second.plot(spread, error, color=colour, marker=marker, markersize=3, linewidth=1.2)
             _sparsification(third, record["sparsification"], colour, number == 0)
         _finish_coverage(first)
         _finish_reliability(second)
@@ -341,11 +343,6 @@ def _finish_coverage(axes: Any) -> None:
     axes.set_title("Coverage", loc="left")
     axes.set_xlabel("interval claims to hold, %")
     axes.set_ylabel("of the truth it holds, %")
-
-
-def _reliability(axes: Any, record: Mapping[str, Any], colour: str, marker: str) -> None:
-    axes.plot(100 * np.array(record["std"]), 100 * np.array(record["error"]), color=colour,
-              marker=marker, markersize=3, linewidth=1.2)  # fmt: skip
 
 
 def _finish_reliability(axes: Any) -> None:
@@ -452,4 +449,30 @@ def camera_figure(found: MeasuredCamera) -> bytes:
         mask.imshow(cells, cmap="gray", vmin=0, vmax=1, interpolation="nearest")
         mask.set_title(f"Middle of the mask, {height}×{width}")
         mask.set_axis_off()
+        return figure_png(figure)
+
+
+def drift_figure(found: MaskCheck) -> bytes:
+    """PNG: shifts, and what snapshots leave unexplained, over their dates."""
+    shots = found.dated
+    dates = np.array([shot.date for shot in shots], dtype="datetime64[s]")
+    with styled() as figure_class:
+        figure = figure_class(figsize=(8.0, 4.4), layout="constrained")
+        moved, left = figure.subplots(2, 1, sharex=True)
+        moved.axhline(0, color=FAINT, linewidth=0.8)
+        moved.plot(dates, [shot.pose.right for shot in shots], "o-", color="#c0392b", label="right")
+        moved.plot(dates, [shot.pose.down for shot in shots], "s-", color=INK, label="down")
+        moved.set(ylabel="mask is read [px]", title="Drift of the mask")
+        moved.legend()
+        left.plot(dates, [100 * shot.unexplained for shot in shots], "o-", color=INK)
+        against = [not shot.fits for shot in shots]
+        if any(against):
+            shares = np.array([100 * shot.unexplained for shot in shots])
+            left.plot(
+                dates[against], shares[against], "o", color="#c0392b", label="contradicts the mask"
+            )
+            left.legend()
+        left.set(ylabel="unexplained [%]")
+        left.set_ylim(bottom=0)
+        left.tick_params(axis="x", rotation=30)
         return figure_png(figure)

@@ -139,7 +139,7 @@ def photograph(
     depend on who else is in the batch.
     """
     scene = (cubes.shape[-2], cubes.shape[-1])
-    # Behind a dual disperser it is the mask that the spread stretches over.
+    # With a dual disperser it is the mask that the spread stretches over.
     coded = _fitted(situation.coded, situation.camera.mask_size(scene), "replicate")
     signal = situation.camera.forward(cubes, coded)
     signal = _fitted(signal[:, None], nominal.measurement_size(scene), "constant")[:, 0]

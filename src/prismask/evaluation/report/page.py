@@ -71,7 +71,10 @@ def write_report(
     page = build_page(found, truth_pictures, title)
     page_path.parent.mkdir(parents=True, exist_ok=True)
     files = _write_figures(page, figures, page_path.parent, overwrite)
-    links = {name: _link(path, page_path.parent) for name, path in files.items()}
+    links = {
+        name: Path(os.path.relpath(path, page_path.parent)).as_posix()
+        for name, path in files.items()
+    }
     for path, text in ((tables_path, markdown_page(page, links)), (page_path, html_page(page))):
         with write_beside(path, overwrite=overwrite) as beside:
             beside.write_text(text, encoding="utf-8")
@@ -224,7 +227,3 @@ def _write_figures(
             part.write_bytes(picture.png)
         files[picture.name] = path
     return files
-
-
-def _link(path: Path, beside: Path) -> str:
-    return Path(os.path.relpath(path, beside)).as_posix()

@@ -22,11 +22,13 @@ from prismask.evaluation.figures.scores import (
     trial_figure,
 )
 from prismask.evaluation.metrics import METRICS
-from prismask.evaluation.protocol.conditions import FAULT_KINDS, MISMATCH, RECALIBRATION
+from prismask.evaluation.protocol.conditions import FAULT_KINDS
 from prismask.evaluation.report.document import Block, Listing, Picture, Section, Table, Text
 from prismask.evaluation.report.sources import Source
 from prismask.evaluation.run.spectra import EXAMPLES, MEANINGS, cells
+from prismask.evaluation.tables import published
 from prismask.evaluation.tables.markdown import (
+    FAULT_WORDS,
     FIXED_CASES,
     KAIST_NOTE,
     MEANING,
@@ -48,7 +50,6 @@ from prismask.evaluation.tables.published import (
     SCORES,
     SSIM,
     Number,
-    PublishedScores,
 )
 from prismask.evaluation.tables.summaries import AVERAGE, read_table, scene_average
 
@@ -129,7 +130,7 @@ def _paper_layout(record: Mapping[str, Any], table: ScoreTable, group: str) -> T
             row += [table.text(model, group, metric, scene) for metric in metrics]
         for scores in published.values():
             for metric in metrics:
-                number = scores.find(metric, scene)
+                number = scores.get(metric, {}).get(scene)
                 # The paper's average is over all ten scenes; next to fewer it would mislead.
                 row.append("–" if scene == AVERAGE and not whole else number_text(metric, number))
         rows.append(row)
@@ -148,7 +149,7 @@ def _paper_layout(record: Mapping[str, Any], table: ScoreTable, group: str) -> T
     )
 
 
-def published_beside(protocol: str, scenes: Sequence[str]) -> dict[str, PublishedScores]:
+def published_beside(protocol: str, scenes: Sequence[str]) -> dict[str, published.Scores]:
     """The paper's methods of this scenario, its own first, where its scenes are among ours."""
     if not set(scenes) & set(SCENES):
         return {}
@@ -176,7 +177,7 @@ def _scene_picture(source: Source, table: ScoreTable, group: str) -> Picture | N
     whole = set(table.scenes) == set(SCENES)
     if paper is not None and metric == PSNR:
         listed = [s for s in scenes if s in SCENES or (s == AVERAGE and whole)]
-        numbers = [n for s in listed if (n := paper.find(metric, s)) is not None]
+        numbers = [n for s in listed if (n := paper[metric].get(s)) is not None]
         stds = [math.nan if n.std is None else n.std for n in numbers]
         label = f"{OURS}, as published"
         scores.append(Scores(label, listed, [n.mean for n in numbers], stds, True))
@@ -229,13 +230,6 @@ def _paired_table(source: Source, group: str) -> Table | None:
 
 
 # --- wrong cameras --------------------------------------------------------------------------------
-
-
-WORDS = {name: kind.text for name, kind in FAULT_KINDS.items()} | {
-    MISMATCH: "moved by 1.5 px and 1.0 px and turned by 0.3°; the model is given the … mask",
-    RECALIBRATION: "two real calibrations of one aperture; the model is given the … mask",
-}
-"""What each fault is, below its name."""
 
 
 def stress_sections(sources: Sequence[Source]) -> list[Section]:
@@ -311,7 +305,7 @@ def _group(source: Source, table: ScoreTable, group: str, metric: str) -> list[B
     for fault, (header, rows) in fault_cells(table, group, metric):
         if rows:
             name = fault.replace("_", " ").capitalize()
-            caption = f"{name} ({title}): {WORDS[fault]}. {metric_title(metric)}."
+            caption = f"{name} ({title}): {FAULT_WORDS[fault]}. {metric_title(metric)}."
             note = " ".join(verdicts(source.record, group)) if fault in FIXED_CASES else ""
             blocks.append(Table(caption, header, rows, note=note))
     return blocks

@@ -146,8 +146,8 @@ def read_entries(models: Models) -> list[Entry]:
 def build_contender(entry: Entry, bands: int, seed: int, options: Options = DEFAULTS) -> Contender:
     """Load or make the contender; fresh networks get `bands` bands and seeded weights.
 
-    options: what all contenders are to do with every snapshot; those that cannot adapt, or be told
-        how far the mask may be wrong, do not.
+    options: what all contenders are to do with every snapshot; those that cannot adapt, or have no
+        input for how far the mask may be wrong, do not.
     """
     model, identity = _load(entry, bands, seed)
     if entry.kind == "method":

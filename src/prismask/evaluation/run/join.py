@@ -107,7 +107,7 @@ def labels_of(paths: Sequence[Path], records: Sequence[Mapping[str, Any]]) -> li
         here: dict[str, str] = {}
         for label, facts in record["models"].items():
             identity = (facts["identity"], facts["precision"])
-            # An earlier join may have put a folder's name behind it.
+            # An earlier join may have added a folder's name to it.
             if any(
                 one == identity and (name == label or name.startswith(f"{label} ("))
                 for name, one in taken.items()
@@ -165,7 +165,7 @@ def join(folders: Sequence[str | Path], out: str | Path) -> str:
     """Put finished evaluations into one, in the folder `out`; gives its summary in Markdown.
 
     Trials and groups that all of them have are kept. A model that is in several under one label is
-    taken from the first; one label that stands for two models gets the folder's name behind it.
+    taken from the first; one label that stands for two models gets the folder's name added to it.
     """
     if len(folders) < 2:
         raise ConfigError("name at least two folders of evaluations to join.")

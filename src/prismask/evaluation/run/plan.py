@@ -16,7 +16,7 @@ import logging
 import math
 import statistics
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -273,10 +273,6 @@ class Cost:
     multiply_adds: int | None = None
     """Of one snapshot, the mask posterior included; None where it cannot be counted."""
 
-    def to_record(self) -> dict[str, Any]:
-        """Plain numbers."""
-        return asdict(self)
-
 
 def measure_cost(ready: Ready, measurement: Tensor, mask: Tensor, camera: CASSI) -> Cost:
     """Time a contender on one `measurement (1, H, L)`, and count what can be counted."""
@@ -302,19 +298,14 @@ def _start_watching(device: torch.device) -> int | None:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         return 0
-    _give_back_memory()
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)  # what is freed goes back, so that its next use shows
     try:
         # Linux resets the high-water mark of a process that writes 5 here.
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
         return None
     return _status("VmRSS")
-
-
-def _give_back_memory() -> None:
-    """Return freed memory to the system, so that using it again shows as growth."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _most_held(device: torch.device, before: int | None) -> int | None:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -222,7 +222,7 @@ def described_bands(camera: CASSI | CameraDescription) -> int | None:
 def remarks_about(
     contenders: Mapping[str, Contender], camera: CASSI, settings: Settings
 ) -> list[str]:
-    """What readers of the tables should know about contenders behind this camera."""
+    """What readers of the tables should know about contenders on this camera."""
     found = []
     for label, one in contenders.items():
         if settings.adapt and "adapt" not in one.capabilities:
@@ -307,7 +307,7 @@ def cost_of_all(plan: Plan, earlier: Mapping[str, Any] | None) -> dict[str, dict
         # A method that does not stay finite has no speed worth knowing.
         with contextlib.suppress(DivergedError):
             cost = measure_cost(bench.ready(label), measurement, mask, plan.work.camera)
-            costs[label] = cost.to_record()
+            costs[label] = asdict(cost)
     return costs
 
 

@@ -7,7 +7,7 @@ masks: crops of the region that training masks come from (hardware seen in train
 instruments with seeds that training never uses (hardware not seen). Selection looks at the mean of
 both, because the network that ships has to serve cameras it was not trained on. A training that
 shows noise, wrong masks, enlarged scenes or lamps with lines is also judged on those: half a pixel
-between the told mask and the true one, scenes enlarged twice, and a lamp that no training has.
+between the given mask and the true one, scenes enlarged twice, and a lamp that no training has.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ def make_validation(
         groups["noisy"] = _Group(cubes, fabricated, noise_std)
     if misplaced > 0:
         # Across and along the dispersion, which cost differently.
-        beside = Shift(rows=0.6 * misplaced, columns=0.8 * misplaced).apply(fabricated)
-        groups["misplaced"] = _Group(cubes, fabricated, true_masks=beside)
+        displaced = Shift(rows=0.6 * misplaced, columns=0.8 * misplaced).apply(fabricated)
+        groups["misplaced"] = _Group(cubes, fabricated, true_masks=displaced)
     if enlarged:
         groups["enlarged"] = _Group(enlarged_middles(scenes, size), fabricated)
     if lamp is not None:

@@ -43,9 +43,10 @@ PAIRED_MEANING = (
 LISTED_FAILURES = 20
 """Failures that a summary names one by one."""
 FAULT_WORDS = {name: kind.text for name, kind in FAULT_KINDS.items()} | {
-    MISMATCH: "moved by 1.5 px and 1.0 px, turned 0.3°; the model is given",
-    RECALIBRATION: "measured through this mask; the model is given",
+    MISMATCH: "moved by 1.5 px and 1.0 px and turned by 0.3°; the model is given the … mask",
+    RECALIBRATION: "two real calibrations of one aperture; the model is given the … mask",
 }
+"""What each fault is."""
 
 
 def grid(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

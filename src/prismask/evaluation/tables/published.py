@@ -8,20 +8,21 @@ mean ± std over 100 masks. Read three things with care:
 - the ± of SRN + GST's *averages* (0.01 dB) is that of running means, which shrinks with every
   trial, and GSM's looks alike; the ± of single scenes is the spread from mask to mask;
 - the test masks come from both instruments at once, which this project keeps apart;
-- nine of the printed averages are not the mean of the rows above them (`ODD_AVERAGES`, up to
-  0.09 dB). Both are kept as printed.
+- nine of the printed averages are not the mean of the rows above them, by up to 0.09 dB. Both are
+  kept as printed.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 OURS = "SRN + GST"
 """What the paper calls "Ours"."""
 SCENES = tuple(f"scene{number:02d}" for number in range(1, 11))
-PSNR, SSIM = "psnr_paper", "ssim"
+METRICS = PSNR, SSIM = "psnr_paper", "ssim"
 """The metrics of `evaluation.metrics.METRICS` that the paper's numbers are in."""
 
 
@@ -34,28 +35,6 @@ class Number:
 
 
 @dataclass(frozen=True)
-class PublishedScores:
-    """One method in one scenario."""
-
-    psnr: tuple[Number, ...]
-    """PSNR paper in dB, one for each of `SCENES`."""
-    ssim: tuple[Number, ...]
-    average_psnr: Number
-    """As printed."""
-    average_ssim: Number
-
-    def find(self, metric: str, scene: str) -> Number | None:
-        """The number of a scene, or of `average`; None where the paper has none."""
-        if metric not in (PSNR, SSIM):
-            return None
-        if scene == "average":
-            return self.average_psnr if metric == PSNR else self.average_ssim
-        if scene not in SCENES:
-            return None
-        return (self.psnr if metric == PSNR else self.ssim)[SCENES.index(scene)]
-
-
-@dataclass(frozen=True)
 class PublishedCost:
     """Size and time of a method; multiply-adds at 256×256×28, one RTX 3090."""
 
@@ -63,14 +42,6 @@ class PublishedCost:
     multiply_adds_billion: float
     training_days: float | None
     seconds_per_sample: float
-
-
-@dataclass(frozen=True)
-class PublishedAblation:
-    """PSNR paper [dB] and SSIM of an ablated model, by protocol."""
-
-    psnr: dict[str, Number]
-    ssim: dict[str, Number]
 
 
 # Scenes 1 to 10, then the average: PSNR[±std]/SSIM[±std].
@@ -160,52 +131,50 @@ _MANY_TO_MANY = {
 }
 
 
-def _number(text: str) -> Number:
-    mean, _, std = text.partition("±")
-    return Number(float(mean), float(std) if std else None)
+PROTOCOLS = ("one-to-one", "one-to-many", "many-to-many")
+
+Scores = Mapping[str, Mapping[str, Number]]
+"""Metric → scene, or `average` as it is printed → number."""
 
 
-def _scores(text: str) -> PublishedScores:
-    pairs = [tuple(_number(part) for part in pair.split("/")) for pair in text.split()]
-    psnr, ssim = zip(*pairs, strict=True)
-    return PublishedScores(psnr[:-1], ssim[:-1], psnr[-1], ssim[-1])
+def _pair(text: str) -> dict[str, Number]:
+    """`33.17±.10/.9288±.0010`: PSNR and SSIM by metric."""
+    found = {}
+    for metric, number in zip((PSNR, SSIM), text.split("/"), strict=True):
+        mean, _, std = number.partition("±")
+        found[metric] = Number(float(mean), float(std) if std else None)
+    return found
 
 
-SCORES: MappingProxyType[str, dict[str, PublishedScores]] = MappingProxyType(
-    {
-        "one-to-one": {name: _scores(text) for name, text in _ONE_TO_ONE.items()},
-        "one-to-many": {name: _scores(text) for name, text in _ONE_TO_MANY.items()},
-        "many-to-many": {name: _scores(text) for name, text in _MANY_TO_MANY.items()},
-    }
-)
+def _scores(text: str) -> Scores:
+    pairs = dict(zip((*SCENES, "average"), map(_pair, text.split()), strict=True))
+    return {metric: {scene: pair[metric] for scene, pair in pairs.items()} for metric in METRICS}
+
+
+SCORES: Mapping[str, dict[str, Scores]] = {
+    protocol: {name: _scores(text) for name, text in methods.items()}
+    for protocol, methods in zip(PROTOCOLS, (_ONE_TO_ONE, _ONE_TO_MANY, _MANY_TO_MANY), strict=True)
+}
 """Scenario → method → scores."""
 
-ODD_AVERAGES = (
-    ("one-to-one", "TSA-Net", PSNR), ("one-to-many", "PnP-DIP", PSNR),
-    ("one-to-many", "PnP-DIP", SSIM), ("one-to-many", OURS, PSNR), ("one-to-many", OURS, SSIM),
-    ("many-to-many", "PnP-DIP", PSNR), ("many-to-many", "PnP-DIP", SSIM),
-    ("many-to-many", "TSA-Net", SSIM), ("many-to-many", "GSM", PSNR),
-)  # fmt: skip
-"""Printed averages that differ from the mean of their ten rows by more than rounding."""
-
-
-def _ablation(one: str, one_to_many: str, many: str) -> PublishedAblation:
-    named = {"one-to-one": one, "one-to-many": one_to_many, "many-to-many": many}
-    pairs = {key: [_number(part) for part in text.split("/")] for key, text in named.items()}
-    return PublishedAblation(
-        {key: pair[0] for key, pair in pairs.items()}, {key: pair[1] for key, pair in pairs.items()}
-    )
-
-
-ABLATION: MappingProxyType[str, PublishedAblation] = MappingProxyType(
-    {
-        "w/o GST": _ablation("33.17/.9288", "30.17±.63/.8865±.0108", "32.24±.10/.9121±.0010"),
-        "w/o Bi-Opt": _ablation("32.73/.9193", "30.30±.06/.8843±.0011", "32.43±.02/.9206±.0001"),
-        "w/o GCN": _ablation("33.23/.9286", "30.13±.07/.8849±.0011", "32.82±.01/.9262±.0001"),
-        "full": _ablation("33.22/.9292", "30.60±.08/.8881±.0013", "33.02±.01/.9285±.0001"),
-    }
-)
-"""The ablated models; "full" is SRN + GST."""
+_AVERAGES = {
+    "w/o GST": ("33.17/.9288", "30.17±.63/.8865±.0108", "32.24±.10/.9121±.0010"),
+    "w/o Bi-Opt": ("32.73/.9193", "30.30±.06/.8843±.0011", "32.43±.02/.9206±.0001"),
+    "w/o GCN": ("33.23/.9286", "30.13±.07/.8849±.0011", "32.82±.01/.9262±.0001"),
+    "full": ("33.22/.9292", "30.60±.08/.8881±.0013", "33.02±.01/.9285±.0001"),
+    "SRN": ("", "", "32.24±.10/.9121±.0010"),
+    "Spectral ViT": ("", "", "31.62±.09/.9282±.0010"),
+    "SwinIR": ("", "", "33.49±.10/.9501±.0010"),
+    "SRN + GST": ("", "", "33.02±.01/.9285±.0001"),
+    "Spectral ViT + GST": ("", "", "32.15±.01/.9330±.0001"),
+    "SwinIR + GST": ("", "", "34.15±.01/.9548±.0001"),
+}
+ROWS: Mapping[str, Mapping[str, Mapping[str, Number]]] = {
+    row: {one: _pair(text) for one, text in zip(PROTOCOLS, texts, strict=True) if text}
+    for row, texts in _AVERAGES.items()
+}
+"""Averages of the ablated models ("full" is SRN + GST) and of backbones: row → scenario → metric →
+number."""
 
 COSTS: MappingProxyType[str, PublishedCost] = MappingProxyType(
     {
@@ -220,19 +189,8 @@ COSTS: MappingProxyType[str, PublishedCost] = MappingProxyType(
 )
 """Many-to-many models; PnP-DIP trains nothing and needs its time for every snapshot."""
 
-BACKBONES: MappingProxyType[str, tuple[Number, Number]] = MappingProxyType(
-    {
-        "SRN": (Number(32.24, 0.10), Number(0.9121, 0.0010)),
-        "Spectral ViT": (Number(31.62, 0.09), Number(0.9282, 0.0010)),
-        "SwinIR": (Number(33.49, 0.10), Number(0.9501, 0.0010)),
-        "SRN + GST": (Number(33.02, 0.01), Number(0.9285, 0.0001)),
-        "Spectral ViT + GST": (Number(32.15, 0.01), Number(0.9330, 0.0001)),
-        "SwinIR + GST": (Number(34.15, 0.01), Number(0.9548, 0.0001)),
-    }
-)
-"""Many-to-many averages of other backbones: PSNR paper [dB] and SSIM."""
 OTHER_BACKBONES = MappingProxyType({"spectral-vit": "Spectral ViT", "swinir": "SwinIR"})
-"""What the paper calls those of our backbones that it has in `BACKBONES` beside SRN."""
+"""What the paper calls those of our backbones that it has in `ROWS` besides SRN."""
 
 SPECTRAL_CORRELATIONS: MappingProxyType[str, tuple[float, ...]] = MappingProxyType(
     {
@@ -272,11 +230,4 @@ def row_of(name: str, posterior_kind: str | None, backbone: str) -> str | None:
 
 def row_number(row: str | None, protocol: str, metric: str) -> Number | None:
     """The average of a row of `row_of`; None where the paper has none."""
-    if metric not in (PSNR, SSIM) or row is None:
-        return None
-    if row in ABLATION:
-        found = ABLATION[row]
-        return (found.psnr if metric == PSNR else found.ssim).get(protocol)
-    if row in BACKBONES and protocol == "many-to-many":
-        return BACKBONES[row][0 if metric == PSNR else 1]
-    return None
+    return ROWS.get(row or "", {}).get(protocol, {}).get(metric)

@@ -18,12 +18,12 @@ Trials are taken in one at a time, and nothing grows with their number. What the
 from __future__ import annotations
 
 import csv
-import itertools
 import logging
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, fields
+from itertools import combinations, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -261,8 +261,8 @@ class Tally:
         self, models: Iterable[str], scenes: Sequence[str], metrics: Sequence[str]
     ) -> None:
         self.models, self.scenes, self.metrics = tuple(models), (*scenes, AVERAGE), tuple(metrics)
-        self.pairs = tuple(itertools.combinations(self.models, 2))
-        keys = list(itertools.product(self.scenes, self.metrics))
+        self.pairs = tuple(combinations(self.models, 2))
+        keys = list(product(self.scenes, self.metrics))
         self.single = {(model, *p): Moments() for model in self.models for p in keys}
         self.paired = {(pair, *p): Moments() for pair in self.pairs for p in keys}
 
@@ -339,30 +339,16 @@ Row = tuple[Any, ...]
 
 def score_rows(plan: Plan, journal: Journal) -> Iterator[Row]:
     """The rows of `scores.csv`: by model, group, condition, trial, scene and metric."""
-    for model in plan.work.contenders:
-        for cell in plan.cells_of(model):
-            yield from _cell_rows(plan, journal.read(cell))
-
-
-def _cell_rows(plan: Plan, result: CellResult) -> Iterator[Row]:
-    cell = result.cell
-    verdict = plan.verdicts[cell.model, cell.group]
-    condition = (cell.fault, cell.size, cell.given)
-    for shown in plan.shown_as(cell.group, condition):
-        yield from _shown_rows(plan, result, verdict, shown)
-
-
-def _shown_rows(
-    plan: Plan, result: CellResult, verdict: str, condition: Condition
-) -> Iterator[Row]:
-    cell = result.cell
-    for index, scene in enumerate(plan.work.scenes.names):
-        for metric in plan.work.metrics:
+    for cell in (cell for model in plan.work.contenders for cell in plan.cells_of(model)):
+        result, verdict = journal.read(cell), plan.verdicts[cell.model, cell.group]
+        shown_as = plan.shown_as(cell.group, (cell.fault, cell.size, cell.given))
+        scenes = enumerate(plan.work.scenes.names)
+        for shown, (index, scene), metric in product(shown_as, scenes, plan.work.metrics):
             row = (
                 cell.model, plan.protocol, cell.group, cell.trial, result.mask_id, scene, metric,
                 result.values[metric][index], result.seconds, verdict,
             )  # fmt: skip
-            yield row if plan.kind == "evaluation" else (*row, *condition)
+            yield row if plan.kind == "evaluation" else (*row, *shown)
 
 
 def columns_of(plan: Plan) -> tuple[str, ...]:

@@ -307,7 +307,7 @@ class NetworkMethod:
             attrs["mirror_ensemble"] = ensemble_size(self.record)
         if seen.turn.text:
             attrs["frame_for_network"] = seen.turn.text
-        if seen.stretch.is_needed:
+        if seen.stretch is not None:
             attrs["frame_stretch"] = seen.stretch.factor
         if seen.adapter.is_needed:
             attrs["bands_from"] = f"{self.engine.bands} bands of the network, interpolated"
@@ -454,7 +454,8 @@ def adapt(
             torch.enable_grad(),
             torch.autocast(device.type, torch.bfloat16, enabled=half_dtype(device) is not None),
         ):
-            estimate = learner.reconstruct(snapshot, shown, camera, noise, spread)
+            seen = Observation(snapshot, shown, camera, noise, spread)
+            estimate = learner.reconstruct(seen)
             error = (estimate.float() - truth).square().mean((1, 2, 3))
             loss = (error + TINY).sqrt().mean()
         loss.backward()  # type: ignore[no-untyped-call]

@@ -11,10 +11,8 @@ is installed alongside Prismask names its methods as entry points of the group `
 these are known to the command line and to every worker process as well. A plain function
 `f(measurement, mask, camera) → cube` needs no registration where it can be passed itself.
 
-A camera is served by the method that the options name, else by weights that ship, else by a solver.
-Of the weights one is the default, for the cameras that it knows. Another may be there for those
-that it does not: it learned behind many and serves where the camera is not the first one's. Where a
-camera is out of reach of all, a solver serves instead, and a finding says so.
+A camera is served by the method that the options name, else by weights that ship and reach it, else
+by a solver, and a finding says so.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from torch import Tensor, nn
 from prismask.checks import choose, two_digits
 from prismask.errors import ConfigError
 from prismask.inference import engine
-from prismask.inference.camera_match import BandAdapter, adapter_for
+from prismask.inference.camera_match import adapter_for
 from prismask.inference.inspection import Snapshot, prepare
 from prismask.inference.intervals.evidence import REFERENCE
 from prismask.inference.methods.network import NetworkMethod, network_capabilities
@@ -196,7 +194,7 @@ def function_identity(function: Any) -> str:
         return f"{name}, {tensors_hash(function.state_dict())}"
     try:
         held = pickle.dumps(function)
-    except Exception:  # whatever a stranger's object raises: it cannot be compared
+    except Exception:  # whatever someone else's object raises: it cannot be compared
         return name
     return f"{name}, {hashlib.sha256(held).hexdigest()[:12]}"
 
@@ -295,7 +293,7 @@ class Choice:
         (self._asked or self._shipped(self._defaults[0])).check(options)
 
     def for_camera(self, camera: CASSI) -> Method:
-        """The method to use behind `camera`."""
+        """The method to use with `camera`."""
         if self._asked is not None:
             return self._asked
         return self._default(camera) or self._named(FALLBACK)
@@ -365,7 +363,7 @@ class Choice:
             return [Finding("note", text)]
         if self._asked is not None or not self._defaults or self._default(camera) is not None:
             return []
-        known = [(one, adapter_of(one, camera)) for one in self._defaults]
+        known = [(one, adapter_for(camera, one.record)) for one in self._defaults]
         nearest, adapter = min(
             known, key=lambda pair: (pair[1].is_of_other_design, pair[1].dispersion_mismatch)
         )
@@ -416,19 +414,14 @@ def able(among: tuple[Shipped, ...], options: Options) -> tuple[Shipped, ...]:
 
 
 def weights_for(camera: CASSI, among: tuple[Shipped, ...]) -> Shipped | None:
-    """The weights to take behind `camera`, or None where it is out of reach of all.
+    """The weights to take for `camera`, or None where it is out of reach of all.
 
     Those whose own camera it is; else of those that reach it the ones that see every camera as it
     is.
     """
     for one in among:
-        if not adapter_of(one, camera).is_other_camera:
+        if not adapter_for(camera, one.record).is_other_camera:
             return one
-    near = [one for one in among if adapter_of(one, camera).is_within_reach]
+    near = [one for one in among if adapter_for(camera, one.record).is_within_reach]
     as_it_is = (one for one in near if serves_any_camera(one.record))
     return next(chain(as_it_is, near), None)
-
-
-def adapter_of(one: Shipped, camera: CASSI) -> BandAdapter:
-    """How the camera would be shown to these weights."""
-    return adapter_for(camera, one.record)

@@ -84,11 +84,8 @@ class Mixture(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
         """`(B, channels, H, W)` → w and three times `(B, taps, C, H, W)`."""
-        return self.precision(x), [_by_tap(make(x), self.taps) for make in self.filters]
-
-
-def _by_tap(planes: Tensor, taps: int) -> Tensor:
-    return planes.reshape(planes.shape[0], taps, -1, *planes.shape[-2:])
+        filters = [make(x).unflatten(1, (self.taps, -1)) for make in self.filters]
+        return self.precision(x), filters
 
 
 def mixture_unet(bands: int, width: int, taps: int) -> UNet:

@@ -1,7 +1,7 @@
 """Lumen: an unrolled network for every camera, given how far its mask may be wrong.
 
 Features h live at the scene's pixels; an estimate x̂ of the cube and an estimate m̂ of the mask are
-carried beside them. Each stage looks at the snapshot again and then thinks in a small U:
+carried along with them. Each stage looks at the snapshot again and then thinks in a small U:
 
     x̂ ← x̂ + CONV(h)                                 what the features say of the cube
     m̂ = clamp(m + b ⊙ tanh d, 0, 1),  d ← d + CONV(h)   … and of the mask m that was given
@@ -53,7 +53,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prismask.errors import ConfigError
-from prismask.models.inputs import NOISE_GAIN, UNKNOWN, Noise, network_scale
+from prismask.models.inputs import NOISE_GAIN, UNKNOWN, Noise, Observation, network_scale
 from prismask.models.layers import ALIGNMENT, conv3x3, conv_then_relu, in_dtype_of
 from prismask.models.network import Estimates
 from prismask.models.registry import register
@@ -75,11 +75,11 @@ SOLVER_STEPS = 4
 class Entry(nn.Module):
     """From the snapshot to the first features and the first estimate."""
 
-    def __init__(self, width: int, cosines: int, mask_steps: bool, fold: int) -> None:
+    def __init__(self, width: int, cosines: int, fold: int) -> None:
         super().__init__()
         # Bands twice, and the mask, the noise, the mask's spread, whether that is known.
         self.head = BandsIn(width, cosines, stacks=2, more=4, fold=fold)
-        self.bound = nn.Parameter(torch.tensor(-1.0)) if mask_steps else None  # b where unknown
+        self.bound = nn.Parameter(torch.tensor(-1.0))  # b where unknown
 
     def forward(
         self,
@@ -114,7 +114,7 @@ class Entry(nn.Module):
     ) -> Shot:
         """What all stages share; the variance is that of the first estimate `(B, C, H, W)`."""
         bound = spread.new_zeros(1, 1, 1, 1)
-        if self.bound is not None and camera.design == "single":
+        if camera.design == "single":
             stated = REACH * spread.mean(1, keepdim=True)
             bound = torch.where(stated >= 0, stated, F.softplus(self.bound.float()).to(stated))
         variance = expected_variance(first, camera, noise, spread.clamp_min(0))
@@ -152,9 +152,9 @@ class Stage(nn.Module):
 class Exit(nn.Module):
     """The last estimate, and the exact projection."""
 
-    def __init__(self, width: int, cosines: int, mask_steps: bool, fold: int) -> None:
+    def __init__(self, width: int, cosines: int, fold: int) -> None:
         super().__init__()
-        self.tail = BandsOut(width, cosines, 2 if mask_steps else 0, fold)
+        self.tail = BandsOut(width, cosines, 2, fold)
         self.caution = nn.Parameter(torch.zeros(()))  # α
 
     def forward(
@@ -171,7 +171,7 @@ class Exit(nn.Module):
         bands, planes = self.tail(features, basis, belief.cube)
         cube = belief.cube + bands.to(belief.cube.dtype)
         mask, left = shot.mask, spread.clamp_min(0)
-        if self.tail.more and camera.design == "single":
+        if camera.design == "single":
             planes = planes.to(cube.dtype)
             mask = Belief(cube, belief.moved + planes[:, :1]).mask(shot, camera)
             # Where nobody said how wrong the mask is, the features do; at first: hardly.
@@ -201,10 +201,6 @@ class Lumen(nn.Module):
     stages: how often it looks at the snapshot.
     levels: resolutions of each stage's U; blocks: residual blocks on each of them.
     cosines: K, how many cosines over the spectrum bands are made of; a multiple of 8.
-    gate: side of a window at the lowest level whose content gates it (odd); 0: none.
-    context: whether the lowest level knows its mean over the whole frame.
-    mask_steps: whether the mask is estimated too.
-    shared: one set of weights for all stages.
     widest: most channels of a level of the U; 0: twice as many on each.
     encode: whether the U has blocks on its way down, too.
     fold: side of the square of pixels that share a place of the features.
@@ -215,7 +211,7 @@ class Lumen(nn.Module):
 
     works_from_snapshot = True
     compiled_alone = (Entry, Stage, Exit)
-    io_layers = ("entry.*", "exit.*", "*.look.*", "*.around.*")
+    io_layers = ("entry.*", "exit.*", "*.look.*")
 
     def __init__(
         self,
@@ -224,10 +220,6 @@ class Lumen(nn.Module):
         levels: int = 2,
         blocks: int = 1,
         cosines: int = 32,
-        gate: int = 0,
-        context: bool = False,
-        mask_steps: bool = True,
-        shared: bool = False,
         widest: int = 0,
         encode: bool = True,
         fold: int = 1,
@@ -235,17 +227,25 @@ class Lumen(nn.Module):
         lowest: int = 0,
     ) -> None:
         super().__init__()
-        _check(width, stages, levels, blocks, cosines, gate, fold, look)
-        self.stage_count, self.cosines = stages, cosines
-        self.entry = Entry(width, cosines, mask_steps, fold)
+        for name, value in (("width", width), ("cosines", cosines)):
+            if value < ALIGNMENT or value % ALIGNMENT:
+                raise ConfigError(f"lumen's {name} is {value}; it is a multiple of {ALIGNMENT}.")
+        if min(stages, levels, blocks) < 1:
+            raise ConfigError("lumen needs at least one stage, one level and one block.")
+        if not 1 <= fold <= MOST_FOLDED:
+            raise ConfigError(f"lumen's fold is {fold}; it is 1 (every pixel) to {MOST_FOLDED}.")
+        if look < 1 or not look % 2:
+            raise ConfigError(f"lumen's look is {look}; a kernel has an odd side: 1, 3, …")
+        self.cosines = cosines
+        self.entry = Entry(width, cosines, fold)
         self.stages = nn.ModuleList(
             Stage(
-                Look(width, cosines, mask_steps, fold, look),
-                SmallU(width, levels, blocks, gate, context, widest, encode, lowest),
+                Look(width, cosines, fold, look),
+                SmallU(width, levels, blocks, widest, encode, lowest),
             )
-            for _ in range(1 if shared else stages)
+            for _ in range(stages)
         )
-        self.exit = Exit(width, cosines, mask_steps, fold)
+        self.exit = Exit(width, cosines, fold)
 
     def forward(
         self,
@@ -256,17 +256,12 @@ class Lumen(nn.Module):
         mask_std: Tensor | None = None,
     ) -> Tensor:
         """`measurement (B, H, L)`, `mask (B|1, 1|C, H, W)` → cube `(B, C, H, W)`."""
-        return self.estimates(measurement, mask, camera, noise, mask_std).cubes[-1]
+        seen = Observation(measurement, mask, camera, noise, mask_std)
+        return self.estimates(seen).cubes[-1]
 
-    def estimates(
-        self,
-        measurement: Tensor,
-        mask: Tensor,
-        camera: CASSI,
-        noise: Noise = None,
-        mask_std: Tensor | None = None,
-    ) -> Estimates:
+    def estimates(self, seen: Observation) -> Estimates:
         """What every look and the end say (`models.network.Estimates`)."""
+        measurement, mask, camera, noise, mask_std = seen
         mask = camera.check_measurement_and_mask(measurement, mask)
         dtype = torch.promote_types(
             torch.promote_types(measurement.dtype, mask.dtype), torch.float32
@@ -282,38 +277,12 @@ class Lumen(nn.Module):
         facts = (noise, spread, basis)
         features, belief, shot = self.entry(measurement, mask, camera, *facts)
         cubes, masks = [], []
-        for number in range(self.stage_count):
-            stage = self.stages[number % len(self.stages)]
+        for stage in self.stages:
             features, belief = stage(features, belief, shot, camera, basis)
             cubes.append(belief.cube)
             masks.append(belief.mask(shot, camera))
         cube, mask, left = self.exit(features, belief, shot, camera, *facts)
-        if not self.exit.tail.more:
-            return Estimates((*cubes, cube), (), None)
         return Estimates((*cubes, cube), (*masks, mask), left)
-
-
-def _check(
-    width: int,
-    stages: int,
-    levels: int,
-    blocks: int,
-    cosines: int,
-    gate: int,
-    fold: int,
-    look: int,
-) -> None:
-    for name, value in (("width", width), ("cosines", cosines)):
-        if value < ALIGNMENT or value % ALIGNMENT:
-            raise ConfigError(f"lumen's {name} is {value}; it is a multiple of {ALIGNMENT}.")
-    if min(stages, levels, blocks) < 1:
-        raise ConfigError("lumen needs at least one stage, one level and one block.")
-    if not 1 <= fold <= MOST_FOLDED:
-        raise ConfigError(f"lumen's fold is {fold}; it is 1 (every pixel) to {MOST_FOLDED}.")
-    if gate < 0 or (gate and not gate % 2):
-        raise ConfigError(f"lumen's gate is {gate}; its window has an odd side, or 0 for none.")
-    if look < 1 or not look % 2:
-        raise ConfigError(f"lumen's look is {look}; a kernel has an odd side: 1, 3, …")
 
 
 MOST_FOLDED = 4
@@ -338,7 +307,7 @@ class Shot(NamedTuple):
 
 
 class Belief(NamedTuple):
-    """What changes from stage to stage beside the features."""
+    """What changes from stage to stage besides the features."""
 
     cube: Tensor
     """x̂ `(B, C, H, W)`, at least float32."""
@@ -346,7 +315,7 @@ class Belief(NamedTuple):
     """d `(B, 1, H, W)`; the mask m̂ follows from it."""
 
     def mask(self, shot: Shot, camera: CASSI) -> Tensor:
-        """m̂ `(B, 1|C, H, W)`; as given behind a dual disperser, whose mask is no scene plane."""
+        """m̂ `(B, 1|C, H, W)`; as given with a dual disperser, whose mask is no scene plane."""
         if camera.design == "dual":
             return shot.mask
         return (shot.mask + shot.bound * torch.tanh(self.moved)).clamp(0, 1)
@@ -355,13 +324,10 @@ class Belief(NamedTuple):
 class Look(nn.Module):
     """What the snapshot still has to say to the features."""
 
-    def __init__(
-        self, width: int, cosines: int, mask_steps: bool, fold: int, kernel: int = 3
-    ) -> None:
+    def __init__(self, width: int, cosines: int, fold: int, kernel: int = 3) -> None:
         super().__init__()
-        planes = int(mask_steps)
-        self.read = BandsOut(width, cosines, planes, fold, kernel)
-        self.tell = BandsIn(width, cosines, stacks=2, more=2 * planes, fold=fold, kernel=kernel)
+        self.read = BandsOut(width, cosines, 1, fold, kernel)
+        self.tell = BandsIn(width, cosines, stacks=2, more=2, fold=fold, kernel=kernel)
         self.caution = nn.Parameter(torch.zeros(()))  # α
         self.floor = nn.Parameter(torch.tensor(-2.0))  # μ
 
@@ -375,18 +341,15 @@ class Look(nn.Module):
     ) -> tuple[Tensor, Belief]:
         """Features `(B, F, H / fold, W / fold)` and belief → the same, after one more look."""
         bands, planes = self.read(features, basis, belief.cube)
-        # Physics in float32: what is left of the snapshot is small beside the snapshot.
+        # Physics in float32: what is left of the snapshot is far smaller than it.
         cube = belief.cube + bands.to(belief.cube.dtype)
-        if self.read.more:
-            belief = Belief(cube, belief.moved + planes.to(cube.dtype))
-            mask = belief.mask(shot, camera)
-        else:
-            belief, mask = Belief(cube, belief.moved), shot.mask
+        belief = Belief(cube, belief.moved + planes.to(cube.dtype))
+        mask = belief.mask(shot, camera)
         left = (shot.measurement - camera.forward(cube, mask)) / self.weight(shot)
         windows = camera.unshear(left)
-        told = windows * camera.code(mask)
-        hints = self._mask_hints(belief, windows, shot) if self.read.more else []
-        return features + self.tell([told, cube + told], hints, basis), belief
+        hint = windows * camera.code(mask)
+        hints = self._mask_hints(belief, windows, shot)
+        return features + self.tell([hint, cube + hint], hints, basis), belief
 
     @staticmethod
     def _mask_hints(belief: Belief, windows: Tensor, shot: Shot) -> list[Tensor]:
@@ -402,12 +365,8 @@ def expected_variance(cube: Tensor, camera: CASSI, noise: Tensor, spread: Tensor
     noise: `(B|1,)` or `(B|1, H, L)`; spread `(B|1, 1|C, H, W)`, not negative.
     """
     # The measurement of x² through a mask of variances: neighbouring pixels err independently.
-    return _of_pixels(noise).square() + camera.forward(cube.square(), spread.square())
-
-
-def _of_pixels(noise: Tensor) -> Tensor:
-    """Noise `(B|1,)` or `(B|1, H, L)` as something to add to a snapshot."""
-    return noise if noise.ndim > 1 else noise[:, None, None]
+    each = noise if noise.ndim > 1 else noise[:, None, None]
+    return each.square() + camera.forward(cube.square(), spread.square())
 
 
 OUT_START = 1e-3
@@ -427,7 +386,7 @@ def cosine_basis(bands: int, cosines: int, like: Tensor) -> Tensor:
 
 
 class BandsOut(nn.Module):
-    """A convolution from features to a camera's bands, and to `more` planes beside them."""
+    """A convolution from features to a camera's bands, and to `more` planes."""
 
     def __init__(
         self, width: int, cosines: int, more: int = 0, fold: int = 1, kernel: int = 3
@@ -516,7 +475,7 @@ def _joined(parts: Sequence[Tensor], dim: int) -> Tensor:
 
 
 BLOCK_START = 0.5
-"""How large a new block's answer is beside its input, about."""
+"""How large a new block's answer is, about, compared with its input."""
 
 
 class Block(nn.Module):
@@ -535,45 +494,12 @@ class Block(nn.Module):
         return out
 
 
-class Gate(nn.Module):
-    """x + MIX(a ⊙ sigmoid(DEPTHWISE(b))): far neighbours decide which channels go on."""
-
-    def __init__(self, channels: int, size: int) -> None:
-        super().__init__()
-        self.split = nn.Conv2d(channels, 2 * channels, 1)
-        self.around = nn.Conv2d(channels, channels, size, padding=size // 2, groups=channels)
-        self.mix = nn.Conv2d(channels, channels, 1)
-        nn.init.normal_(self.mix.weight, std=BLOCK_START / math.sqrt(channels))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """`(B, F, H, W)` → the same."""
-        value, wide = self.split(x).chunk(2, dim=1)
-        out: Tensor = x + self.mix(value * torch.sigmoid(self.around(wide)))
-        return out
-
-
-class Context(nn.Module):
-    """x ⊙ (1 + tanh(MIX(mean of x))): what holds for the whole frame is known everywhere."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.mix = nn.Linear(channels, channels)
-        nn.init.normal_(self.mix.weight, std=0.1 / math.sqrt(channels))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """`(B, F, H, W)` → the same."""
-        scale = torch.tanh(self.mix(x.mean((-2, -1))))
-        return x * (1 + scale[:, :, None, None]).to(x.dtype)
-
-
 class SmallU(nn.Module):
     """`levels` resolutions with `blocks` blocks each on the way down and up.
 
     encode: False leaves out the blocks on the way down; what is kept for the way up is then the
         input at every resolution.
     widest: most channels of a level, which has twice those of the level above; 0: no limit.
-    gate: side of the gate's window at the lowest level, odd; 0: no gate.
-    context: whether the lowest level knows its mean over the frame.
     lowest: blocks at the lowest level; 0: as many as on the others.
     """
 
@@ -582,8 +508,6 @@ class SmallU(nn.Module):
         width: int,
         levels: int,
         blocks: int,
-        gate: int = 0,
-        context: bool = False,
         widest: int = 0,
         encode: bool = True,
         lowest: int = 0,
@@ -596,13 +520,11 @@ class SmallU(nn.Module):
         def row(channels: int, count: int = blocks) -> list[nn.Module]:
             return [Block(channels) for _ in range(count)]
 
-        far: list[nn.Module] = [Gate(widths[-1], gate)] if gate else []
-        far += [Context(widths[-1])] if context else []
         self.encoders = nn.ModuleList(
             nn.Sequential(*(row(channels) if encode else ())) for channels in widths[:-1]
         )
         self.downs = nn.ModuleList(nn.Conv2d(w, lower, 2, stride=2) for w, lower in steps)
-        self.lowest = nn.Sequential(*far, *row(widths[-1], lowest or blocks))
+        self.lowest = nn.Sequential(*row(widths[-1], lowest or blocks))
         self.ups = nn.ModuleList(nn.ConvTranspose2d(lower, w, 2, stride=2) for w, lower in steps)
         self.decoders = nn.ModuleList(nn.Sequential(*row(channels)) for channels in widths[:-1])
 

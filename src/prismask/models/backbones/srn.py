@@ -82,7 +82,7 @@ def xavier_uniform(module: nn.Module) -> None:
 
 
 DARK = 0.1
-"""ε, small beside Σ_λ m² of lit pixels: where hardly any light arrives, noise is not blown up."""
+"""ε, small compared with Σ_λ m² of lit pixels: where hardly any arrives, noise is not blown up."""
 
 
 class Look(nn.Module):
@@ -100,11 +100,11 @@ class Look(nn.Module):
         self, x: Tensor, measurement: Tensor, mask: Tensor, camera: CASSI, gram: Tensor
     ) -> Tensor:
         """Features `(B, F, H, W)` → the same; `gram (B|1, H, L)` is A Aᵀ + ε."""
-        # In float32: what is left of the snapshot is small beside the snapshot.
+        # In float32: what is left of the snapshot is far smaller than it.
         estimate = conv_aligned(self.read, x).float()
         unexplained = measurement - camera.forward(estimate, mask)
-        told = in_dtype_of(self.tell, camera.adjoint(unexplained / gram, mask))
-        return x + conv_aligned(self.tell, told)
+        hint = in_dtype_of(self.tell, camera.adjoint(unexplained / gram, mask))
+        return x + conv_aligned(self.tell, hint)
 
 
 @register(

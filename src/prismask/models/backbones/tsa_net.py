@@ -14,7 +14,7 @@ tokens too, and those in front of the attention are 3×3, as in its authors' fir
 
 Norm. The published network normalises over the batch, which makes samples of a batch depend on
 each other and running averages disagree with averaged weights; here each pixel is normalised by
-itself, unless `norm="batch"` asks for the original. The published loss is the root of the squared
+itself, unless `norm="batch"` selects the original. The published loss is the root of the squared
 error, `loss.kind = "rmse"`; the real-data variant of its authors adds a term on the spectrum's
 slope, which is left out.
 """

@@ -44,7 +44,7 @@ TEXTS = ("kind", "provenance")
 
 
 LONGEST_REASON, LONGEST_NAME = 500, 100
-"""Letters of what a parser says, and of a variable's name, that are told."""
+"""Letters of what a parser says, and of a variable's name, that messages have."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +167,14 @@ def wavelengths_of(record: Record) -> NDArray[np.float64] | None:
     return getattr(record, "wavelengths", None)
 
 
+def named_arrays(record: Record) -> dict[str, Any]:
+    """All of a record for a format of named arrays: texts, wavelengths, arrays, main one last."""
+    wavelengths = wavelengths_of(record)
+    listed = {} if wavelengths is None else {"wavelengths": wavelengths}
+    texts = {"kind": kind_of(record), "provenance": to_json(record.attrs)}
+    return {**texts, **listed, **arrays_of(record)}
+
+
 @contextmanager
 def reading(source: object, title: str) -> Iterator[None]:
     """Turn whatever a parser throws at a damaged file into a `FormatError` that names the file."""
@@ -175,11 +183,11 @@ def reading(source: object, title: str) -> Iterator[None]:
     try:
         yield
     except PrismaskError as problem:
-        said = str(problem)
-        told = printable(said)
-        if source in told and told == said:
+        text = str(problem)
+        safe = printable(text)
+        if source in safe and safe == text:
             raise
-        raise type(problem)(told if source in told else f"{source}: {told}") from problem
+        raise type(problem)(safe if source in safe else f"{source}: {safe}") from problem
     except FileNotFoundError as problem:
         raise DataMissingError(f"{source} does not exist.") from problem
     except PermissionError as problem:

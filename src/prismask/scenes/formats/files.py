@@ -191,7 +191,7 @@ def _describe(path: Path, variable: str | None) -> dict[str, Any]:
                 at = to_nanometres(stated.values, stated.units)
                 summary["wavelengths"] = [float(w) for w in at]
         listed = _facts(contents, summary, variable)
-        # What cannot be loaded is no fact: it is told as the problem that loading would have.
+        # What cannot be loaded is no fact: it is reported as the problem that loading would have.
         summary["wavelengths"] = None
         if listed is not None:
             with reading(contents.source, contents.format):

@@ -1,7 +1,7 @@
 """Walking through an HDF5 file without leaving it, for NetCDF-4 and MATLAB v7.3.
 
 HDF5 lets a file point to others: external links, arrays stored in raw files, virtual arrays.
-None of these is followed, or a file from a stranger could have any file of this computer copied
+None of these is followed, or a crafted file could have any file of this computer copied
 into a cube. Links within the file are left out as well: what they lead to is found by itself.
 """
 

@@ -35,15 +35,12 @@ from prismask.scenes.formats.contents import (
     Contents,
     Listed,
     Variable,
-    arrays_of,
     check_claim,
     check_count,
     check_decoded,
     file_size,
-    kind_of,
+    named_arrays,
     named_contents,
-    to_json,
-    wavelengths_of,
 )
 from prismask.scenes.formats.selection import may_be_wavelengths
 from prismask.scenes.records import Record
@@ -87,11 +84,7 @@ def write(record: Record, path: Path, overwrite: bool) -> None:
 
         matlab73.write(record, path, overwrite)
         return
-    variables: dict[str, Any] = {"kind": kind_of(record), "provenance": to_json(record.attrs)}
-    wavelengths = wavelengths_of(record)
-    if wavelengths is not None:
-        variables["wavelengths"] = wavelengths
-    variables |= {name: bands_last(array) for name, array in arrays_of(record).items()}
+    variables = {name: bands_last(value) for name, value in named_arrays(record).items()}
     with write_beside(path, overwrite=overwrite) as part:
         savemat(part, variables, appendmat=False, oned_as="row")
 
@@ -105,9 +98,9 @@ def matlab_variable(
     return Variable(name, shape, matlab_class, read, scale, band_axis=-1, note=note)
 
 
-def bands_last(array: NDArray[Any]) -> NDArray[Any]:
-    """`(C, H, W)` → H×W×C; two dimensions stay."""
-    return np.moveaxis(array, 0, -1) if array.ndim == 3 else array
+def bands_last(value: Any) -> Any:
+    """An array `(C, H, W)` → H×W×C; anything else stays."""
+    return np.moveaxis(value, 0, -1) if np.ndim(value) == 3 else value
 
 
 _HEADER = 128

@@ -24,11 +24,8 @@ from prismask.scenes.formats.contents import (
     Contents,
     Listed,
     Variable,
-    arrays_of,
-    kind_of,
+    named_arrays,
     named_contents,
-    to_json,
-    wavelengths_of,
 )
 from prismask.scenes.formats.hdf5 import (
     LINK,
@@ -89,13 +86,13 @@ def _image(record: Record) -> memoryview:
 
     buffer = io.BytesIO()
     with h5py.File(buffer, "w", userblock_size=USERBLOCK) as file:
-        _put_text(file, "kind", kind_of(record))
-        _put_text(file, "provenance", to_json(record.attrs))
-        wavelengths = wavelengths_of(record)
-        if wavelengths is not None:
-            _put(file, "wavelengths", wavelengths[None], "double")
-        for name, array in arrays_of(record).items():
-            _put(file, name, bands_last(array), "single")
+        for name, value in named_arrays(record).items():
+            if isinstance(value, str):
+                _put_text(file, name, value)
+            elif value.ndim == 1:
+                _put(file, name, value[None], "double")
+            else:
+                _put(file, name, bands_last(value), "single")
     buffer.seek(0)
     buffer.write(_header())
     return buffer.getbuffer()

@@ -80,7 +80,9 @@ def read(path: Path) -> Contents:
                 read = partial(_read, path, name)
                 variables[name] = Variable(name, node.shape or (), str(node.dtype), read, note=note)
     # What lies in no group comes first.
-    order = sorted((name for name in variables if name not in coordinates), key=_is_in_group)
+    order = sorted(
+        (name for name in variables if name not in coordinates), key=lambda name: "/" in name
+    )
     variables = {name: variables[name] for name in order}
     kind = as_kind(attrs.get("prismask_kind"))
     shown = {key: value for key, value in attrs.items() if not key.startswith("_N")}
@@ -165,10 +167,6 @@ def _listed(path: Path, name: str, node: Any, units: str) -> list[Listed]:
     if not may_be_list(node.shape):
         return []
     return [Listed(name, read_values(path, node), units or None)]
-
-
-def _is_in_group(name: str) -> bool:
-    return "/" in name
 
 
 def _dimensions(node: Any) -> list[str]:

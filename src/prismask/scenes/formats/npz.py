@@ -23,15 +23,12 @@ from prismask.scenes.formats.contents import (
     Contents,
     Listed,
     Variable,
-    arrays_of,
     check_claim,
     check_count,
     check_decoded,
     file_size,
-    kind_of,
+    named_arrays,
     named_contents,
-    to_json,
-    wavelengths_of,
 )
 from prismask.scenes.formats.npy import array_bytes, array_header, note_for
 from prismask.scenes.formats.selection import may_be_wavelengths
@@ -73,13 +70,8 @@ def read(path: Path) -> Contents:
 
 def write(record: Record, path: Path, overwrite: bool) -> None:
     """Write a record as NPZ."""
-    arrays: dict[str, Any] = {"kind": kind_of(record), "provenance": to_json(record.attrs)}
-    wavelengths = wavelengths_of(record)
-    if wavelengths is not None:
-        arrays["wavelengths"] = wavelengths
-    arrays |= arrays_of(record)
     with write_beside(path, overwrite=overwrite) as part, part.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
+        np.savez(file, allow_pickle=False, **named_arrays(record))
 
 
 def read_member(path: Path, name: str) -> NDArray[Any]:

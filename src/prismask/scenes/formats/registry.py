@@ -8,7 +8,7 @@ function here that knows its first bytes (cheap, and importing nothing heavy), a
 
 Parsers written in C crash, loop and overflow on damaged files, so they only ever run in a process
 of their own (`prismask.parallel.cage`). What comes back is data: what a file holds as facts, a
-`Contents` whose variables read their arrays the same way when asked for.
+`Contents` whose variables read their arrays in the same manner when they are wanted.
 """
 
 from __future__ import annotations
@@ -121,11 +121,14 @@ HEAD = 1024
 """How many bytes the recognisers look at."""
 
 _HDF5_START = b"\x89HDF\r\n\x1a\n"
+_ZIP_STARTS = (b"PK\x03\x04", b"PK\x05\x06")
 _TIFF_STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+"""TIFF and BigTIFF, either byte order."""
+_PNG_START = b"\x89PNG\r\n\x1a\n"
 ENVI_DATA = (".img", ".dat", ".bsq", ".bil", ".bip", ".raw", ".bin", "")
 """Extensions of ENVI data files, in the order in which a header looks for its data."""
 
-_STRANGERS = {
+_UNSUPPORTED = {
     b"CDF\x01": "This is NetCDF-3: convert it with `nccopy -k nc4 old.nc new.nc`.",
     b"CDF\x02": "This is NetCDF-3: convert it with `nccopy -k nc4 old.nc new.nc`.",
     b"CDF\x05": "This is NetCDF-3: convert it with `nccopy -k nc4 old.nc new.nc`.",
@@ -133,11 +136,7 @@ _STRANGERS = {
     b"CUBEPAK1": "This is a pack of training scenes: prismask.scenes.cubepack.read_cubepack.",
     b"\xff\xd8\xff": "This is a JPEG, whose compression alters values: use PNG or TIFF.",
 }
-
-
-def known_stranger(head: bytes) -> str:
-    """What to do with a file of a recognised but unsupported format, or an empty string."""
-    return next((text for magic, text in _STRANGERS.items() if head.startswith(magic)), "")
+"""What to do with files that are recognised and not read."""
 
 
 def is_matlab73(path: Path, head: bytes) -> bool:
@@ -149,40 +148,20 @@ def is_matlab73(path: Path, head: bytes) -> bool:
     )
 
 
-def is_hdf5(path: Path, head: bytes) -> bool:
-    """HDF5, which NetCDF-4 is."""
-    return head.startswith(_HDF5_START)
-
-
-def is_npy(path: Path, head: bytes) -> bool:
-    """A single NumPy array."""
-    return head.startswith(b"\x93NUMPY")
-
-
-def is_zip(path: Path, head: bytes) -> bool:
-    """A zip archive, which .npz is."""
-    return head.startswith(b"PK\x03\x04") or head.startswith(b"PK\x05\x06")
+def starts(*with_bytes: bytes) -> Callable[[Path, bytes], bool]:
+    """Recognises files by their first bytes alone."""
+    return lambda path, head: head.startswith(with_bytes)
 
 
 def is_kaist_pack(path: Path, head: bytes) -> bool:
     """An archive of 8-bit scenes, each with its maximum: `scene01`, `scene01_max`."""
-    if not is_zip(path, head):
+    if not head.startswith(_ZIP_STARTS):
         return False
     try:
         with zipfile.ZipFile(path) as archive:
             return "scene01_max.npy" in archive.namelist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError):
         return False
-
-
-def is_tiff(path: Path, head: bytes) -> bool:
-    """TIFF or BigTIFF, either byte order."""
-    return head.startswith(_TIFF_STARTS)
-
-
-def is_png(path: Path, head: bytes) -> bool:
-    """PNG."""
-    return head.startswith(b"\x89PNG\r\n\x1a\n")
 
 
 def is_cave_folder(path: Path, head: bytes) -> bool:
@@ -229,12 +208,14 @@ _HDF5, _TIFF, _PNG = ("h5py",), ("tifffile", "imagecodecs"), ("PIL.Image", "PIL.
 
 FORMATS: tuple[Format, ...] = (
     Format("matlab7.3", "MATLAB v7.3", "matlab73", is_matlab73, (".mat",), parsers=_HDF5),
-    Format("netcdf", "NetCDF-4", "netcdf", is_hdf5, (".nc", ".nc4"), parsers=_HDF5),
-    Format("npy", "NPY", "npy", is_npy, (".npy",), (*_NO_BAR, "wavelengths", "attrs")),
+    Format("netcdf", "NetCDF-4", "netcdf", starts(_HDF5_START), (".nc", ".nc4"), parsers=_HDF5),
+    Format(
+        "npy", "NPY", "npy", starts(b"\x93NUMPY"), (".npy",), (*_NO_BAR, "wavelengths", "attrs")
+    ),
     Format("kaist", "packed KAIST scenes", "kaist", is_kaist_pack),
-    Format("npz", "NPZ", "npz", is_zip, (".npz",)),
-    Format("tiff", "TIFF", "tiff", is_tiff, (".tif", ".tiff"), _NO_BAR, _TIFF),
-    Format("png", "PNG", "png", is_png, parsers=_PNG),
+    Format("npz", "NPZ", "npz", starts(*_ZIP_STARTS), (".npz",)),
+    Format("tiff", "TIFF", "tiff", starts(*_TIFF_STARTS), (".tif", ".tiff"), _NO_BAR, _TIFF),
+    Format("png", "PNG", "png", starts(_PNG_START), parsers=_PNG),
     Format("cave", "CAVE folder", "cave", is_cave_folder, parsers=_PNG),
     Format("matlab", "MATLAB v5", "matlab", is_matlab, (".mat",)),
     Format("envi", "ENVI", "envi", is_envi, (".hdr", ".img", ".dat"), _NO_BAR),
@@ -280,7 +261,8 @@ def identify(path: Path) -> Format:
             "folders that are read as a whole. Give one of its files."
         )
     start = "".join(chr(b) if 32 <= b < 127 else "." for b in head[:16])
-    hint = known_stranger(head) or ("Convert it, or, for raw data, write an ENVI header beside it.")
+    known = (text for magic, text in _UNSUPPORTED.items() if head.startswith(magic))
+    hint = next(known, "Convert it, or, for raw data, write an ENVI header beside it.")
     swapped = kept_from_swap(path.with_suffix(".hdr"))
     if swapped:
         hint = f"Its ENVI header was moved to {swapped[0]} by a write that was interrupted."
@@ -487,7 +469,7 @@ def list_contents(form: str, path: str, seconds: float, memory_bytes: int) -> tu
 
 
 def _read_all(contents: Contents) -> dict[str, NDArray[Any]]:
-    """The arrays, unless one of them is large, or cannot be read: then it is told when asked."""
+    """The arrays, unless one is large, or cannot be read: whoever wants it then gets the error."""
     usable = [v for v in contents.variables.values() if not v.note]
     if len(usable) > FEW or sum(math.prod(v.shape) for v in usable) > SMALL:
         return {}

@@ -143,7 +143,8 @@ def decide(
         return chosen, kind or spoken or by_size
     wanted: Kind
     for wanted in [kind] if kind else _order(contents):
-        for found in (_known(contents, wanted), _hinted(contents, wanted, kind)):
+        hinted = [v for v in _candidates(contents, wanted, kind) if name_kind(v.name) == wanted]
+        for found in (_known(contents, wanted), hinted):
             if len(found) == 1:
                 return found[0], wanted
     # A 2-D array that nothing calls a mask is a measurement.
@@ -229,10 +230,6 @@ def _known(contents: Contents, kind: Kind) -> list[Variable]:
         if variable and not variable.note and len(variable.shape) in DIMENSIONS[kind]:
             return [variable]
     return []
-
-
-def _hinted(contents: Contents, kind: Kind, asked: Kind | None) -> list[Variable]:
-    return [v for v in _candidates(contents, kind, asked) if name_kind(v.name) == kind]
 
 
 def _candidates(contents: Contents, kind: Kind, asked: Kind | None) -> list[Variable]:

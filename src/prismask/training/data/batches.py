@@ -37,7 +37,7 @@ from prismask.training.data.masks import (
     chromatic,
     draw_faults,
     sharpened,
-    told_spread,
+    stated_spread,
 )
 
 TEXTURE = 0.007
@@ -55,13 +55,13 @@ class Batch:
     mask: Tensor
     """The mask that coded it `(1|B, 1|C, H, W)`, as well as it is known."""
     noise: Tensor
-    """What a network is told about the noise, `(B,)`: as far off as an estimate would be."""
+    """The noise that a network is given, `(B,)`: as far off as an estimate would be."""
     camera: CASSI
     """The camera of this step, as it is known."""
     true_mask: Tensor
     """What a network should find the mask to be, `(1|B, 1|C, H, W)`."""
     mask_std: Tensor | None = None
-    """What it is told of how far the mask is off, `(B, 1, H, W)`, negative where nothing is told;
+    """How far the mask is off, as far as that is stated, `(B, 1, H, W)`, negative elsewhere;
     None in trainings without faults."""
 
 
@@ -101,7 +101,7 @@ class BatchMaker:
         self._host = torch.Generator()
         self._device = torch.Generator(scenes.device)
         # A generator of its own: the noise stays the same whether masks are displaced or not.
-        self._beside = torch.Generator(scenes.device)
+        self._displaced = torch.Generator(scenes.device)
         self.others = [with_bands(camera, bands) for bands in more_bands]
         self.others_share = more_bands_share
         self._places: dict[int, Tensor] = {}
@@ -147,12 +147,12 @@ class BatchMaker:
             clean, mask_std = self._light(cube, mask, prisms, None), None
         std = self._noise_std(clean.device, bands, plain)
         lit = self._lit_columns(clean, prisms)
-        told = self._told(clean, std, lit, block)
+        stated = self._stated_noise(clean, std, lit, block)
         seen = self._with_noise(clean, std, lit)
         if cube.is_cuda:
             # As convolutions leave their estimates, with which it is compared.
             cube = cube.contiguous(memory_format=torch.channels_last)
-        whole = Batch(cube, seen, known, told, prisms[0], mask, mask_std)
+        whole = Batch(cube, seen, known, stated, prisms[0], mask, mask_std)
         return [self._of_step(whole, place, camera) for place, camera in enumerate(prisms)]
 
     def _of_step(self, block: Batch, place: int, camera: CASSI) -> Batch:
@@ -209,28 +209,28 @@ class BatchMaker:
     def _faulty(
         self, cube: Tensor, mask: Tensor, prisms: Sequence[CASSI], block: int, plain: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The light through masks that may not be the told ones: measurement `(B, H, L)`, told and
-        true mask `(B, 1, H, W)`, and the told spread."""
-        numbers = self._beside.manual_seed(seed_of(self.seed, "faults", block))
+        """The light through masks that may not be the nominal ones: measurement `(B, H, L)`,
+        nominal and true mask `(B, 1, H, W)`, and the stated spread."""
+        numbers = self._displaced.manual_seed(seed_of(self.seed, "faults", block))
         everyone = mask.new_empty(self.drawn, *mask.shape[1:])
         everyone[self.part] = mask
         drawn = draw_faults(everyone, numbers, self.masks.config, plain)
-        # Behind a dual disperser the mask is dispersed, not the light.
+        # With a dual disperser the mask is dispersed, not the light.
         is_bent = self.masks.config.dispersion_share > 0 and prisms[0].design == "single"
         offsets = self._offsets(prisms) if is_bent else None
         true, difference = as_seen(drawn, offsets)
-        spread = told_spread(difference, numbers, self.masks.config.told_share)
+        spread = stated_spread(difference, numbers, self.masks.config.told_share)
         mine = drawn.slice(self.part)
         places = None if offsets is None else mine.places(offsets[self.part])
         clean = self._light(cube, mine.true, prisms, places)
-        return clean, mine.told, true[self.part], spread[self.part]
+        return clean, mine.nominal, true[self.part], spread[self.part]
 
     def _light(
         self, cube: Tensor, mask: Tensor, prisms: Sequence[CASSI], places: Tensor | None
     ) -> Tensor:
-        """What falls on the told cameras' sensors, `(B, H, L)`.
+        """What falls on the nominal cameras' sensors, `(B, H, L)`.
 
-        places: where the bands of each sample land, `(B, C)`, if that is not what is told.
+        places: where the bands of each sample land, `(B, C)`, if not where those say.
         """
         camera = prisms[0]
         if places is None and self.at_once > 1 and isinstance(camera, VariedCamera):
@@ -241,7 +241,7 @@ class BatchMaker:
         return gathered_shear_sum(cube * mask, places, length)
 
     def _offsets(self, prisms: Sequence[CASSI]) -> Tensor:
-        """Where the bands of every sample land as told, `(B, C)` on the device."""
+        """Where the bands of every sample land nominally, `(B, C)` on the device."""
         each = torch.stack([self._offsets_of(camera) for camera in prisms])
         return each.repeat_interleave(self.count, 0, output_size=self.drawn)
 
@@ -259,7 +259,7 @@ class BatchMaker:
         if self.masks.config.calibration_error <= 0:
             return mask
         return self.masks.calibrated(
-            mask, self._beside.manual_seed(seed_of(self.seed, "calibration", step))
+            mask, self._displaced.manual_seed(seed_of(self.seed, "calibration", step))
         )
 
     def _noise_std(self, device: torch.device, bands: int, plain: Tensor) -> Tensor | None:
@@ -284,7 +284,9 @@ class BatchMaker:
             noise = noise * (column < lit[:, None])[:, None]
         return clean + noise * std[:, None, None]
 
-    def _told(self, clean: Tensor, std: Tensor | None, lit: Tensor | None, block: int) -> Tensor:
+    def _stated_noise(
+        self, clean: Tensor, std: Tensor | None, lit: Tensor | None, block: int
+    ) -> Tensor:
         """σ as `optics.noise` would estimate it: texture passes for a little more noise."""
         numbers = torch.Generator().manual_seed(seed_of(self.seed, "told", block))
         texture = to_device(
@@ -297,7 +299,7 @@ class BatchMaker:
     def _lit_columns(self, clean: Tensor, prisms: Sequence[CASSI]) -> Tensor | None:
         """How many columns of each frame light can reach, `(B,)` on the device; None: all.
 
-        At inference a narrow camera has a narrow frame: there is no noise on the columns behind
+        At inference a narrow camera has a narrow frame: there is no noise on the columns beyond
         it, and nothing is measured by them.
         """
         dark = [p.extent - p.lit_extent if isinstance(p, VariedCamera) else 0 for p in prisms]

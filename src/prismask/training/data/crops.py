@@ -1,15 +1,13 @@
 """Crops of scenes, cut on the device they live on.
 
-All scenes of a set stay resident. One `grid_sample` does the whole of cutting, mirroring,
-turning and enlarging for a batch, so a step costs no copy of a scene and no loop over samples.
-Between pixels it interpolates linearly. That blurs: only crops left pixel for pixel are then as
-sharp as a scene, and those are few enough to be learned by heart. Read from scenes that were
-enlarged twice by cubics, others stay sharp as well.
-What is cut is drawn on the CPU from a generator: the same seed gives the same crops on any
-device and on any number of processes.
+All scenes of a set stay resident. One `grid_sample` does the whole of cutting, mirroring, turning
+and enlarging for a batch. Between pixels it interpolates linearly, which blurs: only crops left
+pixel for pixel are then as sharp as a scene, and those are few enough to be learned by heart. Read
+from scenes that were enlarged twice by cubics, others stay sharp as well.
 
-Much of a scene is empty table or black background, of which a network learns nothing more after a
-while. So of several crops that are drawn the one with most contrast in it may be taken.
+What is cut is drawn on the CPU from a generator: the same seed gives the same crops on any device
+and on any number of processes. Of several crops that are drawn the one with most contrast may be
+taken: of empty table a network learns nothing more after a while.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """From scenes to the cubes a step learns from: cut, joined, recoloured, lit by lines.
 
-Each of these draws from a generator of its own, so that switching one on leaves the others' numbers
-as they were; what is switched off costs nothing.
+A few dozen scenes hold few materials, lights and neighbourhoods, and a network that has seen each a
+thousand times learns them by heart. Each of these changes draws from a generator of its own, so
+that switching one on leaves the others' numbers as they were; what is switched off costs nothing.
 
-**Collage.** A network that has seen a few dozen scenes thousands of times knows which material lies
-beside which. Here a crop x and another one o share the frame,
+**Collage.** A crop x and another one o share the frame,
 
     x' = l ⊙ x + (1 − l) ⊙ o,     l = sigmoid(k · z),
 
@@ -12,42 +12,31 @@ where z is the brightness of o turned by half a turn, at mean zero and deviation
 those of a natural picture, and lie where neither crop has its edges. A large k cuts the one out of
 the other, a small one lays them over each other as a window pane does.
 
-**Warp.** Space is cut anywhere, turned, mirrored and enlarged before it is shown to a network; the
-spectrum deserves the same, or a few dozen scenes teach where the edges of their materials lie. Band
-j of the new crop is read at
+**Warp.** The spectrum is cut, stretched and reversed as space is. Band j of the new crop is read at
 
     p_j = c + s · (j − c) + t
 
 between the bands of the old one (c: the middle; beyond the ends the last band goes on). A reversed
 spectrum, s < 0, is what the mirrored camera would see.
 
-**Recombine.** Warped spectra are still those of a few dozen scenes. Here K broad bands r_k that
-overlap look at the crop, and each is given a smooth random spectrum s_k of its own,
+**Recombine.** K broad bands r_k that overlap look at the crop, and each is given a smooth random
+spectrum s_k of its own,
 
     x'_λ = (1 − a) x_λ + a Σ_k s_k(λ) Σ_λ' r_k(λ') x_λ',
 
 so materials are new while edges lie where a natural picture has them. Like a warp it is a matrix
 between bands; the two are applied as one.
 
-**Repaint.** A few dozen scenes hold few materials, and a network that has seen each a thousand
-times learns their spectra by heart. Here every crop is lit by two lamps with smooth random spectra,
-mixed pixel by pixel by the brightness of the crop itself, turned by half a turn:
+**Repaint.** A crop is lit by two lamps with smooth random spectra, mixed pixel by pixel by its own
+brightness, turned by half a turn:
 
     x'[λ, h, w] = x[λ, h, w] · exp(l · a_λ + (1 − l) · b_λ),     l = x̄[H−1−h, W−1−w] / max x̄.
 
-The edges of l are those of a natural picture, but lie where x has none, so both the spectra and
-the places where they change are new.
-
-**Structure.** Scenes of a data set are lit by smooth lamps, and their materials change slowly with
-the wavelength. A network that sees nothing else smooths a fluorescent lamp's lines away. So a share
-of the crops is
-
-- lit by a lamp of `scenes.colour`,
-- made of materials that absorb, or reflect, in one or two narrow bands, over parts of the crop,
-- lit by a single line over parts of it.
-
-Parts have the shape of the crop's own brightness, mirrored, as in a collage. A crop is exposed so
-that it is as bright as before.
+**Structure.** Natural spectra change slowly with the wavelength, and a network that sees nothing
+else smooths a fluorescent lamp's lines away. So a share of the crops is lit by a lamp of
+`scenes.colour`, or made in parts of materials that absorb or reflect in one or two narrow bands, or
+lit in parts by a single line. Parts have the shape of the crop's own brightness, mirrored. A crop
+is exposed so that it is as bright as before.
 """
 
 from __future__ import annotations
@@ -232,7 +221,7 @@ STRUCTURED_NUMBERS = (16,)
 STRUCTURED_CHANCES = (0, 4, 12)
 """Those of them that decide whether there is a lamp, narrow bands, a line."""
 HELD_OUT = ("FL2", "FL11")
-"""Lamps that no training sees, so that scores behind them say something about others."""
+"""Lamps that no training sees, so that scores under them say something about others."""
 CONTINUUM = 0.5
 """Most of a smooth light that is mixed into a lamp's."""
 WIDTHS = (5.0, 40.0)
@@ -244,7 +233,7 @@ DEPTHS = (0.3, 1.0)
 LINE = 1.0
 """Full width of a single line in nm."""
 LEVELS = (0.1, 1.0)
-"""Its height in a band, beside the crop's brightest value."""
+"""Its height in a band, relative to the crop's brightest value."""
 PART_SHARPNESS = (1.0, 20.0)
 """How sharp the edges of parts are, as in a collage."""
 DEVIATION = 2 * math.sqrt(2 * math.log(2))

@@ -1,16 +1,16 @@
-"""Training masks: where they come from, and masks that are not what they are told to be.
+"""Training masks: where they come from, and masks that differ from their calibration.
 
 They are crops of a calibrated region, of one mask, or of fabricated instruments.
 
 Between calibration and snapshot an aperture moves, turns and stretches a little, the lens loses
 focus, pixels die; and a calibration has a value curve, a gain and noise of its own. So a share of
-the samples is measured through one mask while the network is told another. Each fault is absent
-from most samples, and its size is the square of an even number, so small ones are frequent. In half
-of them the two masks change places: a calibration may be blurred or noisy while the aperture is
-not.
+the samples is measured through a true mask while the network is given another, the nominal one.
+Each fault is absent from most samples, and its size is the square of an even number, so small ones
+are frequent. In half of them the two masks are exchanged: a calibration may be blurred or noisy
+while the aperture is not.
 
-The network may also be told how far the mask is off, as somebody who repeats a calibration would
-know it: a local or an even rms difference, itself in error by a fifth.
+The network may also be given how far the mask is off, as repeated calibrations would say it: a
+local or an even rms difference, itself in error by a fifth.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ class MaskSource:
         return vary(masks, device) if self.config.vary else masks
 
     def calibrated(self, masks: Tensor, device: torch.Generator) -> Tensor:
-        """What people believe the masks to be: each a little beside its place."""
-        beside = Variation(
+        """What people believe the masks to be: each a little displaced."""
+        displaced = Variation(
             turns=False, mirrors=False, shift=self.config.calibration_error, gamma=1.0, gain=0.0
         )
-        return vary(masks, device, beside)
+        return vary(masks, device, displaced)
 
     def _planes(self, number: float) -> Tensor:
         if self.region is None:
@@ -118,8 +118,8 @@ DEAD, STUCK, NOISE = 0.03, 0.02, 0.12
 """Largest shares of dead and stuck pixels, and largest noise."""
 SPREAD, BEND = 0.02, 0.01
 """Largest errors of the dispersion: its length, and how far its middle is moved (share of it)."""
-TOLD_ERROR = 0.2
-"""Standard deviation of the logarithm of what is told, where it is told."""
+STATED_ERROR = 0.2
+"""Standard deviation of the logarithm of what is stated, where it is stated."""
 NEAR = 9
 """Side of the window over which a local rms difference is taken, in pixels."""
 REACH = 3
@@ -132,8 +132,8 @@ PROBES = 4
 class Faults:
     """One pair of masks per sample, and the dispersion of the light."""
 
-    told: Tensor
-    """What the network is told `(B, 1|C, H, W)`."""
+    nominal: Tensor
+    """What the network is given `(B, 1|C, H, W)`."""
     true: Tensor
     """What codes the light `(B, 1|C, H, W)`."""
     spread: Tensor
@@ -143,10 +143,10 @@ class Faults:
 
     def slice(self, part: slice) -> Faults:
         """The samples of one process."""
-        return Faults(self.told[part], self.true[part], self.spread[part], self.bend[part])
+        return Faults(self.nominal[part], self.true[part], self.spread[part], self.bend[part])
 
     def places(self, offsets: Tensor) -> Tensor:
-        """Where the light lands, `(B, C)`, when the network is told that it is `offsets`.
+        """Where the light lands, `(B, C)`, when the network is given `offsets`.
 
         offsets: `(C,)`, or `(B, C)` where every sample has a camera of its own.
         """
@@ -170,14 +170,14 @@ def draw_faults(
         faulty &= ~to_device(plain, mask.device)[:, None]
     wrong = faulty[:, :, None, None]
     changed = (numbers[1] < 0.5)[:, :, None, None]
-    told = torch.where(wrong & changed, worse, mask)
+    nominal = torch.where(wrong & changed, worse, mask)
     true = torch.where(wrong & ~changed, worse, mask)
     bad_prism = faulty & (numbers[2] < config.dispersion_share)
     spread, bend = (
         torch.where(bad_prism, _signed(number) * config.fault_size * most, 0.0)
         for number, most in zip(numbers[3:], (SPREAD, BEND), strict=True)
     )
-    return Faults(told, true, spread, bend)
+    return Faults(nominal, true, spread, bend)
 
 
 def _signed(number: Tensor) -> Tensor:
@@ -245,14 +245,14 @@ def _blurred(mask: Tensor, std: Tensor) -> Tensor:
 
 
 def as_seen(faults: Faults, offsets: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The true mask as it acts in the told geometry, and its rms difference to the told one.
+    """The true mask as it acts in the nominal geometry, and its rms difference to the nominal one.
 
     An error of the dispersion moves every band's image of the mask: `(B, 1|C, H, W)` is the mean
     over a few bands, the difference `(B, 1, H, W)` the rms over them and the mask's own planes.
-    offsets: where bands land as told, `(C,)` or `(B, C)`; None: all dispersions are right.
+    offsets: where bands land nominally, `(C,)` or `(B, C)`; None: all dispersions are right.
     """
     if offsets is None:
-        squares = (faults.true - faults.told).square()
+        squares = (faults.true - faults.nominal).square()
         return faults.true, squares.mean(1, keepdim=True).sqrt()
     error = (faults.places(offsets) - offsets).to(faults.true.dtype)
     bands = torch.linspace(0, offsets.shape[-1] - 1, PROBES).round().long().tolist()
@@ -262,20 +262,20 @@ def as_seen(faults: Faults, offsets: Tensor | None) -> tuple[Tensor, Tensor]:
         at = (columns - error[:, band, None, None]).expand(-1, rows.shape[0], -1)
         acting = sample_bilinear(faults.true, rows.expand(at.shape), at)
         total += acting / PROBES
-        squares += (acting - faults.told).square() / PROBES
+        squares += (acting - faults.nominal).square() / PROBES
     return total, squares.mean(1, keepdim=True).sqrt()
 
 
-def told_spread(difference: Tensor, generator: torch.Generator, share: float) -> Tensor:
-    """What a network is told of rms differences `(B, 1, H, W)`: negative where nothing.
+def stated_spread(difference: Tensor, generator: torch.Generator, share: float) -> Tensor:
+    """What is stated of rms differences `(B, 1, H, W)`: negative where nothing.
 
-    A share of the samples is told, half of those a map and half an even number.
+    In a share of the samples, in half of those as a map and in half as an even number.
     """
     numbers = uniform((2, len(difference), 1, 1, 1), difference, generator)
-    error = torch.exp(TOLD_ERROR * normal((len(difference), 1, 1, 1), difference, generator))
+    error = torch.exp(STATED_ERROR * normal((len(difference), 1, 1, 1), difference, generator))
     square = difference.square()
     even = square.mean((-2, -1), keepdim=True).expand_as(square)
     window = min(NEAR, *(size - 1 + size % 2 for size in difference.shape[-2:]))
     local = F.avg_pool2d(square, window, 1, window // 2, count_include_pad=False)
-    told = torch.where(numbers[0] < 0.5, even, local).clamp_min(0).sqrt() * error
-    return torch.where(numbers[1] < share, told, UNKNOWN)
+    stated = torch.where(numbers[0] < 0.5, even, local).clamp_min(0).sqrt() * error
+    return torch.where(numbers[1] < share, stated, UNKNOWN)
