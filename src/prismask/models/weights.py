@@ -444,7 +444,7 @@ class Shipped:
 
     @property
     def is_default_for_exact_masks(self) -> bool:
-        """Whether it is taken to find the pose of a mask, and to draw from its posterior."""
+        """Whether it is taken to draw masks from its posterior."""
         return self.record.get("default") == EXACT
 
 
