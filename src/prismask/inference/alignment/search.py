@@ -47,7 +47,7 @@ CONTEXT = 8
 """Lines beside a strip that the network sees as well."""
 LEAST_LINES = 24
 """Lines that a strip and its neighbour share where the frame has few."""
-SETTLED = 0.5
+SETTLED = 0.3
 """Share of its standard deviation by which each number moves in a turn once they are found."""
 STAGES = (
     ((*POSITION, BLUR), 8, 0.015),
