@@ -42,6 +42,8 @@ TOLD = (
     "noise_std",
     "findings",
     "method_options",
+    "mask_pose",
+    "mask_pose_std",
 )
 
 

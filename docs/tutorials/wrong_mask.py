@@ -39,8 +39,8 @@ print(cube.attrs["residual"])
 # ## Mend
 #
 # `align=True` finds the pose of the mask from the snapshot itself: where it lies, how sharp it is, how far
-# the spectrum spreads. That takes many runs, on a part of the frame, of the network that feels a wrong mask most
-# (`mask_pose_by`); the default network then reconstructs in that pose.
+# the spectrum spreads. The network is run on a few lines of the frame, told that nobody knows the mask exactly; the pose that
+# explains the snapshot best is taken if it explains other lines clearly better, and the cube is made with it.
 
 # %%
 aligned = prismask.reconstruct(snapshot, calibrated, align=True)

@@ -211,10 +211,11 @@ def test_a_tiled_frame_scores_as_it_is_delivered(monkeypatch: pytest.MonkeyPatch
 def test_aligned_and_adapted_scores_are_those_of_the_delivered_cube(
     name: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("prismask.inference.alignment.search.MOST_GRADIENTS", 3)
+    taken_in_any_case = ((("down", "right"), 1, -9.0),)
+    monkeypatch.setattr("prismask.inference.alignment.search.STAGES", taken_in_any_case)
     camera = CAMERAS[name]
     scenes, mask = scenes_for(camera, (24, 32), 2), mask_for(camera, (24, 32))
-    model = small_network()
+    model = any_camera_network()
     scored = scores_of_evaluate(model, scenes, mask, camera, **options)
     given = {"model": model, **options}
     check_equal(scored, scores_of_reconstruct(given, scenes, mask, camera))
@@ -226,7 +227,8 @@ def test_aligned_and_adapted_scores_are_those_of_the_delivered_cube(
 def test_the_interval_that_is_scored_is_the_one_delivered(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("prismask.inference.alignment.search.MOST_GRADIENTS", 3)
+    taken_in_any_case = ((("down", "right"), 1, -9.0),)
+    monkeypatch.setattr("prismask.inference.alignment.search.STAGES", taken_in_any_case)
     camera, size = CASSI.from_step(), (32, 40)
     scenes, mask = scenes_for(camera, size, 2), mask_for(camera, size)
     models = {"net": "srn-looks.m2m", "tv": "gap-tv:iterations=2"}

@@ -350,7 +350,7 @@ def test_models_lists_backbones_and_shows_a_record(
     assert "1.25 M   81.8 G  fast" in shown
     assert re.search(r"srn-looks\.m2m .*PSNR paper \[dB\]: [\d.]+ \(same hardware", shown)
     assert re.search(r"lumen\.m2m .*\(default\)", shown)
-    assert re.search(r"srn-looks\.m2m .*\(finds poses of masks, draws samples\)", shown)
+    assert re.search(r"srn-looks\.m2m .*\(draws samples\)", shown)
     assert run("models --json") == 0
     listed = json.loads(capsys.readouterr().out)
     marks = {one["name"]: (one["default"], one["default_for_exact_masks"])

@@ -55,8 +55,8 @@ class MethodOptions:
     """Look for the mask in the snapshot first, and say if another orientation, or a pose a fraction
     of a pixel away, fits better."""
     align: bool = False
-    """First find the pose of the mask, to fractions of a pixel, from the snapshot; takes a
-    few hundred runs of a network, even where a solver makes the cube."""
+    """First find the pose of the mask, to fractions of a pixel, from the snapshot; takes less than
+    a minute of one CPU core, also where a solver makes the cube."""
     adapt: int = 0
     """Steps in which the network first learns the scene from its own cube; 60 took 64 s on two CPU
     cores, 220 s on one busy one, whatever the size of the frame, which is reconstructed three times

@@ -337,9 +337,13 @@ def align(snapshot: Snapshot, aligner: Aligner, progress: Progress | None) -> Al
     mask, camera = snapshot.mask, snapshot.camera
     text = found.text((mask.shape[-2], mask.shape[-1]), camera)
     return Aligned(
-        replace(_moved(snapshot, found.found), is_aligned=found.is_worth_it),
-        found.found,
-        {"mask_pose": list(found.found.numbers), "mask_pose_by": aligner.name},
+        replace(_moved(snapshot, found.pose), is_aligned=found.is_worth_it),
+        found.pose,
+        {
+            "mask_pose": list(found.pose.numbers),
+            "mask_pose_std": list(found.std.numbers),
+            "mask_pose_by": aligner.name,
+        },
         (Finding("note", text),),
     )
 

@@ -9,8 +9,8 @@ reading the tensors. Checkpoints are sealed the same way (`training.checkpoint`)
 
 Weights that ship with the package lie in `prismask/weights`; a file's name without its extension is
 the name people use (`srn-gst.m2m`). One of them may say `"default": true` in its
-record: that is what `reconstruct` uses by default. Others say `"exact_masks"` there: those find the
-pose of a mask that is to be aligned, and draw from their mask posterior.
+record: that is what `reconstruct` uses by default. Others say `"exact_masks"` there: those
+draw masks from their posterior.
 """
 
 from __future__ import annotations
@@ -441,7 +441,7 @@ class Shipped:
 
     @property
     def is_default_for_exact_masks(self) -> bool:
-        """Whether it is taken to find the pose of a mask, and to draw from its posterior."""
+        """Whether it is taken to draw masks from its posterior."""
         return self.record.get("default") == EXACT
 
 

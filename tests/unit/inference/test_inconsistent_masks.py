@@ -136,7 +136,7 @@ def test_it_is_asked_again_where_alignment_finds_nothing(
 ) -> None:
     given, place = shot(3, FAULTS["out of focus"]), FAULTS["out of focus"]
     for worth, asked in ((0.5, False), (1.0, True)):
-        found = Alignment(place, 1.0, worth)
+        found = Alignment(place if worth < 1 else MaskPose(), 1.0, worth)
         monkeypatch.setattr(network_method, "align_mask", lambda *_, found=found: found)
         cube = made(network, given, align=True)
         assert ("mask_inconsistent" in cube.attrs) is asked

@@ -13,11 +13,11 @@ from torch import Tensor
 
 from prismask.errors import ConfigError, PrismaskWarning, ShapeError, ValuesError
 from prismask.inference.alignment.pose import MaskPose
+from prismask.inference.alignment.steps import Lines, Observed, step_pose
 from prismask.inference.reconstruct import reconstruct
 from prismask.inference.refinement.check import check_mask, date_of
-from prismask.inference.refinement.mask_fit import Observed, fit_mask
+from prismask.inference.refinement.mask_fit import fit_mask
 from prismask.inference.refinement.refine import Refinement, refine_mask
-from prismask.inference.refinement.shared_pose import Lines, step_pose
 from prismask.optics.camera import CASSI, camera_attrs
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.faults import DeadPixels, Shift
@@ -98,7 +98,7 @@ def test_the_pose_is_found_with_right_cubes() -> None:
     lines = Lines(observed(planted.moved(told)), slice(0, 64))
     pose = MaskPose()
     for _ in range(2):
-        pose = step_pose([lines], told, pose)
+        pose, _ = step_pose([lines], told, pose)
     for name in ("down", "right", "down_by_column"):
         assert getattr(pose, name) == pytest.approx(getattr(planted, name), abs=0.03)
 

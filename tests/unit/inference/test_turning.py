@@ -136,13 +136,16 @@ def test_a_mask_is_found_in_the_camera_s_frame(
     network: Reconstructor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = MaskPose(0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2)
-    monkeypatch.setattr(network_method, "align_mask", lambda *given: Alignment(place, 1.0, 0.1))
+    monkeypatch.setattr(
+        network_method, "align_mask", lambda *given: Alignment(place, 1.0, 0.1, place)
+    )
     camera = CASSI.from_step(BANDS, -2.0, "height")
     mask = fabricate_mask((24, 24), seeded(3))[None, None]
     signal = camera.forward(torch.rand(1, BANDS, 24, 24), mask)[0]
     method = NetworkMethod(Engine(network, torch.device("cpu")), "tiny")
     found = method.align(Snapshot(signal, mask, camera, 0.01, 1.0))
     assert found == replace(found, pose=Turn(True, True).pose_back(place))
+    assert found.std.numbers == pytest.approx([abs(number) for number in found.pose.numbers])
     assert found.pose.numbers == pytest.approx(
         (-0.2, 0.1, -0.6, 0.5, 0.4, -0.3, -0.7, -0.8, 0.9, 1.0, 1.1, 1.2)
     )

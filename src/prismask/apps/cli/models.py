@@ -167,7 +167,7 @@ def _weights_line(one: dict[str, Any]) -> str:
     ]
     marks = {
         "default": "  (default)",
-        "default_for_exact_masks": "  (finds poses of masks, draws samples)",
+        "default_for_exact_masks": "  (draws samples)",
     }
     return "; ".join(parts) + "".join(text for key, text in marks.items() if one[key])
 

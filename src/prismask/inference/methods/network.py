@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from prismask.errors import ConfigError
+from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.alignment.search import Alignment, Probe, align_mask, probe_mask
 from prismask.inference.camera_match import (
     BandAdapter,
@@ -59,9 +60,9 @@ LEARNED = "learned"
 
 def network_capabilities(network: Reconstructor) -> Capabilities:
     """What a network can do as a method."""
-    found: set[Capability] = {"align", "adapt", "half"}
+    found: set[Capability] = {"adapt", "half"}
     if network.wants_mask_std:
-        found |= {"uncertain_mask", "bad_pixels"}
+        found |= {"align", "uncertain_mask", "bad_pixels"}
     if network.posterior.is_random:
         found |= {"samples", "mask_std"}
     if network.record.get("interval"):
@@ -185,8 +186,10 @@ class NetworkMethod:
     def align(self, snapshot: Snapshot, progress: Progress | None = None) -> Alignment:
         """The pose in which the mask explains the snapshot best."""
         seen = self.view_of(snapshot)
-        found = align_mask(self.engine, seen.shown, progress)
-        return replace(found, pose=seen.pose_back(found.pose))
+        found = align_mask(self.engine, seen.shown, seen.bad, progress)
+        # How surely a number is known has no direction.
+        sure = MaskPose.from_numbers([abs(number) for number in seen.pose_back(found.std).numbers])
+        return replace(found, pose=seen.pose_back(found.pose), std=sure)
 
     def batch(
         self, measurement: Tensor, mask: Tensor, camera: CASSI, options: Options = DEFAULTS

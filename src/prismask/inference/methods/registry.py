@@ -299,16 +299,11 @@ class Choice:
         return self._default(camera) or self._named(FALLBACK)
 
     def aligner(self, camera: CASSI) -> Aligner | None:
-        """Who finds the mask's pose: what was asked for, if it can, else weights that ship for it.
-
-        Those feel a wrong mask most. Where they do not reach the camera, the default network that
-        does aligns, for itself or for the solver that was asked for.
-        """
+        """Who finds the mask's pose: what makes the cube, if it can, else the default network."""
         own = as_aligner(self.for_camera(camera))
-        if not self.options.align or (self._asked is not None and own is not None):
+        if own is not None or not self.options.align:
             return own
-        exact = tuple(one for one in defaults() if one.is_default_for_exact_masks)
-        chosen = weights_for(camera, exact) or weights_for(camera, self._defaults)
+        chosen = weights_for(camera, able(defaults(), DEFAULTS))
         return None if chosen is None else as_aligner(self._shipped(chosen))
 
     def settle(self, made: Estimate, options: Options) -> Estimate:

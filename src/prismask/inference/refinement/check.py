@@ -1,7 +1,7 @@
 """Does a mask still fit its camera? Each snapshot is asked by itself, in seconds.
 
-The probe of `alignment.probe` says whether another pose explains clearly more; the numbers of the
-pose that the snapshot itself would have (`shared_pose`) say how far things have moved. Over the
+The probe of `alignment.search` says whether another pose explains clearly more; the numbers of the
+pose that the snapshot itself would have (`alignment.steps`) say how far things have moved. Over the
 dates of the snapshots they show a drift.
 """
 
@@ -17,11 +17,10 @@ import torch
 
 from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.alignment.search import PROBE_LINES, Probe, brightest, probe_mask
+from prismask.inference.alignment.steps import POSED_STD, UNKNOWN_STD, seen_lines, step_pose
 from prismask.inference.methods.network import NetworkMethod
 from prismask.inference.options import DEFAULTS, Options
-from prismask.inference.refinement.refine import POSED_STD, UNKNOWN_STD
-from prismask.inference.refinement.shared_pose import step_pose
-from prismask.inference.refinement.shots import Shots, read_shots, seen_lines
+from prismask.inference.refinement.shots import Shots, read_shots
 from prismask.optics.camera import CASSI, CameraDescription
 from prismask.progress import Progress, as_progress
 from prismask.scenes.conversion import as_mask
@@ -128,17 +127,18 @@ def _checked(shots: Shots, method: NetworkMethod, number: int) -> ShotCheck:
         measurement=shots.signal[number : number + 1], noise=shots.noise[number : number + 1]
     )
     probe = probe_mask(method.engine, alone)
-    rows = brightest(shots.signal[number], shots.camera, 2 * PROBE_LINES)
+    rows = brightest(shots.signal[number], 2 * PROBE_LINES)
     pose, unexplained = MaskPose(), 0.0
     for turn in range(POSE_TURNS):
         std = torch.full_like(told[:, :1], POSED_STD if turn else UNKNOWN_STD)
         moved = pose.moved(told)
-        lines = seen_lines(shots, method, [number], rows, moved, std, shots.counts)
+        seen = shots.told_that([number], moved, std)
+        lines = seen_lines(method.engine, seen, rows, shots.counts[number : number + 1])
         if not turn:
             left = lines.observed.left(lines.of(told)) * lines.observed.counts
             total = lines.observed.signal.double().square().sum().sqrt()
             unexplained = float(left.double().square().sum().sqrt() / total.clamp_min(1e-12))
-        pose = step_pose([lines], told, pose)
+        pose, _ = step_pose([lines], told, pose)
     return ShotCheck(
         shots.names[number],
         date_of(shots.names[number], shots.attrs[number]),

@@ -34,11 +34,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from prismask.optics.camera import CASSI
+from prismask.inference.alignment.steps import Observed
 from prismask.optics.mask_adjoint import mask_adjoint, mask_curvature
 
-AROUND = 15
-"""Side of the window over which what is left is averaged, in pixels."""
 TURNS, STEPS = 5, 20
 """How often σ and τ are found anew, and steps of conjugate gradients each time."""
 ENOUGH = 1e-4
@@ -55,32 +53,6 @@ ALIKE = 10.0
 """κ: sensor pixels whose errors are alike count as one."""
 FOLLOWED = 0.5
 """β: share of a change that cubes made with another mask hide."""
-
-
-@dataclass(frozen=True, eq=False)
-class Observed:
-    """Lines of all snapshots, and cubes for them; all on one device."""
-
-    signal: Tensor
-    """`(N, H, L)`."""
-    counts: Tensor
-    """1 where a pixel is to be explained, 0 where it is saturated or left out; `(N, H, L)`."""
-    noise: Tensor
-    """Standard deviation `(N,)`."""
-    cubes: Tensor
-    """`(N, C, H, W)`."""
-    camera: CASSI
-
-    def left(self, mask: Tensor) -> Tensor:
-        """y − B m for `mask (1, 1|C, H, W)`."""
-        return self.signal - self.camera.forward(self.cubes, mask)
-
-    def weights(self, mask: Tensor) -> Tensor:
-        """1 / σ², from what is left around each pixel with `mask`; 0 where nothing counts."""
-        left = self.left(mask).square() * self.counts
-        near = _around(left) / _around(self.counts).clamp_min(1e-3)
-        floor = self.noise.square()[:, None, None].clamp_min(1e-12)
-        return self.counts / torch.maximum(near, floor)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,10 +137,3 @@ def _solved(
         step = better + size / before * step
     plane = centre.mean(1, keepdim=True)
     return (plane + change).clamp(0, 1) - plane, curvature
-
-
-def _around(image: Tensor) -> Tensor:
-    """The mean of `image (N, H, L)` over a window around each pixel; edges continue."""
-    side = min(AROUND, 2 * min(image.shape[-2:]) - 1) // 2
-    padded = F.pad(image[:, None], (side,) * 4, mode="replicate")
-    return F.avg_pool2d(padded, 2 * side + 1, 1)[:, 0]

@@ -5,7 +5,7 @@
 
 Scenes are unknown, so cubes and mask are found in turn: cubes by a network that is told the mask as
 far as it is known and how far it may be wrong, then the mask with those cubes. First the few
-numbers of its pose (`shared_pose`), then its pixels (`mask_fit`).
+numbers of its pose (`alignment.steps`), then its pixels (`mask_fit`).
 
 Given enough freedom a mask explains any snapshots, so what it was not fitted to decides: one
 snapshot is held out, or of one or two snapshots a share of the sensor's pixels. The mask that
@@ -34,11 +34,18 @@ from torch import Tensor
 from prismask import __version__
 from prismask.errors import ConfigError, ValuesError
 from prismask.inference.alignment.pose import MaskPose
+from prismask.inference.alignment.steps import (
+    POSED_STD,
+    UNKNOWN_STD,
+    Lines,
+    largest_change,
+    seen_lines,
+    step_pose,
+)
 from prismask.inference.methods.network import NetworkMethod
 from prismask.inference.options import DEFAULTS, Options
 from prismask.inference.refinement.mask_fit import MaskFit, fit_mask
-from prismask.inference.refinement.shared_pose import Lines, largest_change, step_pose
-from prismask.inference.refinement.shots import Shots, read_shots, seen_lines
+from prismask.inference.refinement.shots import Shots, read_shots
 from prismask.optics.camera import CASSI, CameraDescription
 from prismask.progress import Progress, as_progress
 from prismask.scenes.atomic import write_beside
@@ -57,8 +64,6 @@ POSE_LINES, POSE_PIECES = 64, 3
 """Lines of each piece of a large frame that the pose is found from, and how many pieces."""
 SETTLED = 0.03
 """Change of the pose's numbers below which it counts as found."""
-UNKNOWN_STD, POSED_STD = 0.2, 0.1
-"""What the network is told of a mask's errors where nobody knows: as calibrated, in its pose."""
 STRIP = 96
 """Lines that are worked on at once."""
 LEAST_GAIN = 0.01
@@ -232,7 +237,7 @@ class _Work:
             lines = [self._lines(chosen, rows, moved, std, self.fit_counts) for rows in pieces]
             if not number:
                 self._refuse_uniform(lines)
-            better = step_pose(lines, self.told, pose)
+            better, _ = step_pose(lines, self.told, pose)
             change, pose = largest_change(pose, better), better
             std = torch.full_like(std, min(POSED_STD, float(std.max())))
             if change < SETTLED:
@@ -305,7 +310,8 @@ class _Work:
             if self.progress is not None:
                 self.progress(min(self.done, self._most), self._most, {})
 
-        return seen_lines(self.shots, self.method, numbers, rows, mask, std, counts, tick)
+        seen = self.shots.told_that(numbers, mask, std)
+        return seen_lines(self.method.engine, seen, rows, counts[list(numbers)], tick)
 
     @property
     def _most(self) -> int:

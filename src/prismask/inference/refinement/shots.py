@@ -6,7 +6,7 @@ be used is left out, and said: saturated pixels, frames that are mostly saturate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +28,6 @@ from prismask.inference.inspection import (
 from prismask.inference.methods.network import NetworkMethod
 from prismask.inference.methods.registry import Choice
 from prismask.inference.options import Options
-from prismask.inference.refinement.mask_fit import Observed
-from prismask.inference.refinement.shared_pose import Lines
 from prismask.models.inputs import Observation
 from prismask.models.machine import choose_device
 from prismask.optics.camera import (
@@ -49,8 +47,6 @@ if TYPE_CHECKING:
 MOST_SATURATED = 0.02
 """Share of saturated pixels from which a snapshot is left out: light that bleeds into neighbours
 and spectra that are cut off say more wrong things than right ones."""
-HALO = 24
-"""Lines beside those that are wanted which the network sees as well."""
 DARK = 1.5
 """Times the noise below which a whole snapshot counts as dark."""
 
@@ -94,6 +90,11 @@ class Shots:
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def told_that(self, numbers: Sequence[int], mask: Tensor, std: Tensor) -> Observation:
+        """Some of them, and a network told of a mask and its errors, `(1, 1|C, H, W)` each."""
+        chosen = list(numbers)
+        return Observation(self.signal[chosen], mask, self.camera, self.noise[chosen], std)
 
     def without(self, dropped: Sequence[int], reason: str) -> Shots:
         """The same without some of them."""
@@ -167,45 +168,6 @@ def read_shots(
         tuple(dict(frames[number].attrs) for number in kept), tuple(left_out), findings,
     )  # fmt: skip
     return shots, method
-
-
-def seen_lines(
-    shots: Shots,
-    method: NetworkMethod,
-    numbers: Sequence[int],
-    rows: slice,
-    mask: Tensor,
-    std: Tensor,
-    counts: Tensor,
-    tick: Callable[[int], None] = lambda lines: None,
-) -> Lines:
-    """Some lines of some snapshots with their cubes, before a step that fits them to any mask.
-
-    mask, std: what the network is told, `(1, 1|C, H, W)` of the whole frame.
-    counts: as `Shots.counts`. tick: called with the number of lines of each cube that was made.
-    """
-    device = method.engine.device
-    first, last = max(0, rows.start - HALO), min(mask.shape[-2], rows.stop + HALO)
-    cubes = []
-    for number in numbers:
-        seen = Observation(
-            shots.signal[number : number + 1, first:last].to(device),
-            mask[..., first:last, :].to(device),
-            shots.camera,
-            shots.noise[number : number + 1].to(device),
-            std[..., first:last, :].to(device),
-        )
-        cube = method.engine.network.before_projection(seen)
-        cubes.append(cube[:, :, rows.start - first : rows.stop - first].clone())
-        tick(rows.stop - rows.start)
-    observed = Observed(
-        shots.signal[numbers][:, rows].to(device),
-        counts[numbers][:, rows].to(device),
-        shots.noise[numbers].to(device),
-        torch.cat(cubes),
-        shots.camera,
-    )
-    return Lines(observed, rows)
 
 
 def _view(method: NetworkMethod, seen: Sequence[Inspection], mask: Mask, camera: CASSI) -> View:
