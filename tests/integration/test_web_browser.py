@@ -172,9 +172,11 @@ def test_a_drawn_scene_at_one_press(browser: Any, tmp_path: Path, shots: Path) -
         page.click("#try")
         page.wait_for_selector("#stage:has-text('left')", timeout=30_000)
         assert is_in_view(page, "#progress")
+        assert page.get_attribute("#progress", "value") is not None, "how far, from the start"
         page.screenshot(path=shots / "front-progress.png")
         page.wait_for_url("**/results/*", timeout=60_000)
         wait_until_drawn(page, "rgb", "error", "uncertainty")
+        assert page.inner_text("#notices").startswith("Note: Trust: ")
         page.screenshot(path=shots / "sample.png")
         page.goto(f"{client.base_url}")
         page.wait_for_selector("#past a:has-text('drawn scene')")
@@ -592,6 +594,7 @@ def test_view_on_a_phone(browser: Any, tmp_path: Path, rich_view: list[str], sho
         seen = Watched(browser, tiny_web.link_of(client), viewport=PHONE)
         seen.page.goto(seen.address)
         seen.page.wait_for_selector("#how option", state="attached")
+        assert is_in_view(seen.page, "#try"), "a phone has no snapshots on it"
         seen.page.click("summary:has-text('For scripts')")
         assert has_no_sideways_scroll(seen.page)
         seen.page.screenshot(path=shots / "upload-phone.png", full_page=True)
