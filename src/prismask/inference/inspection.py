@@ -406,6 +406,13 @@ def _advice(
     if sideways.design == "single" and sideways.measurement_size(mask) == measurement:
         return f"They would fit a prism that disperses along the {other}: give --axis {other}."
     smaller = any(m < s for m, s in zip(mask, _scene(measurement, camera), strict=True))
+    if smaller and step is None and measurement[0] - mask[0] + measurement[1] - mask[1] > 0:
+        along = 0 if camera.axis == "height" else 1
+        if measurement[1 - along] == mask[1 - along]:
+            return (
+                f"These two sizes fit bands that spread over {measurement[along] - mask[along]} px:"
+                " check --offsets or --polynomial."
+            )
     if smaller:
         return "The mask is smaller than the scene: take the mask of the whole frame, or crop both."
     height, width = _needed(measurement, camera)
@@ -535,16 +542,16 @@ def scale_findings(attrs: Mapping[str, Any]) -> list[Finding]:
 
 def number_findings(options: Options, shot: Measurement) -> list[Finding]:
     """Numbers given with a snapshot of counts that look like fractions of full scale."""
-    counts, dark = noted_counts(shot.attrs) or 1, options.dark_level
+    counts = 2**options.bits - 1 if options.bits else noted_counts(shot.attrs) or 1
+    dark = options.dark_level
     stated = [("dark level", "--dark", dark, 1.0)]
     if "exposures" not in shot.attrs:  # of many exposures the mean may have as little
         stated.append(("noise", "--noise-std", options.noise_std, LEAST_NOISE_COUNTS))
     return [
         Finding(
             "warning",
-            f"the {what} that is given is {number:.4g} counts: with a snapshot of integers, "
-            f"numbers are counts. If it is a fraction of full scale, give {option} "
-            f"{number * counts:.4g}.",
+            f"the {what} is taken as {number:.4g} counts, because the snapshot holds integers. "
+            f"If you meant a fraction of full scale, give {option} {number * counts:.4g}.",
         )
         for what, option, number, least in stated
         if number is not None and 0 < number < least

@@ -393,9 +393,11 @@ def test_numbers_that_cannot_be_are_refused(clean: Any, counts: Any, mask: Mask)
     with pytest.raises(ValuesError, match="noise_std is 4, more than the whole range"):
         cube_of(clean, mask, noise_std=4)
     assert cube_of(counts, mask, noise_std=4, dark=200).attrs["noise_std"] == pytest.approx(4)
-    with pytest.warns(UserWarning, match=r"is 0.05 counts: .* give dark=3277"):
+    with pytest.warns(UserWarning, match=r"as 0.05 counts, .* give dark=3277"):
         cube_of(counts, mask, dark=0.05)
-    with pytest.warns(UserWarning, match=r"is 0.004 counts: .* give noise_std=262"):
+    with pytest.warns(UserWarning, match=r"as 0.05 counts, .* give dark=204.8"):
+        cube_of(counts, mask, dark=0.05, bits=12)
+    with pytest.warns(UserWarning, match=r"as 0.004 counts, .* give noise_std=262"):
         cube_of(counts, mask, dark=200, noise_std=0.004)
 
 

@@ -85,6 +85,12 @@ def test_sizes_that_do_not_fit_name_what_would(
     assert sentence in str(raised.value)
 
 
+def test_offsets_that_spread_too_little_are_what_is_to_be_checked() -> None:
+    camera = CASSI((0.0, 4.3, 8.5))
+    with pytest.raises(ShapeError, match="spread over 20 px: check --offsets or --polynomial"):
+        inspection.check_fit((40, 60), (40, 40), camera)
+
+
 def test_dual_disperser_wants_a_longer_mask() -> None:
     camera = CASSI.from_step(5, design="dual")
     inspection.check_fit((20, 30), (20, 38), camera)

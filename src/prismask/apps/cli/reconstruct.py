@@ -527,8 +527,8 @@ def plan(sources: Sequence[Path], folder: Path, extension: str) -> list[Job]:
         out = folder / f"{source.stem}.{extension.removeprefix('.')}"
         if out in jobs:
             raise ConfigError(
-                f"{jobs[out].source} and {source} would both be written to {out}: reconstruct "
-                "them into different folders."
+                f"{jobs[out].source} and {source} would both be written to {out}. Give a pattern "
+                f"that takes one of them, such as '*{source.suffix}', or different output folders."
             )
         jobs[out] = Job(source, out)
     return list(jobs.values())
