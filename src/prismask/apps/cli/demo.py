@@ -90,13 +90,13 @@ def demo(
     size
         Height and width of the scene in pixels.
     seed
-        Seed of the textures, the mask and the noise.
+        Random seed of the textures, the mask and the noise.
     illuminant
         The light in the scene: D65, A, FL2 …
     method
         A solver instead of the network: gap-tv, twist …
     model
-        Weights by name or path. [default: those that `reconstruct` takes]
+        Weights by name or path. [default: those that `reconstruct` uses]
     device
         auto, cpu or cuda.
     overwrite

@@ -25,7 +25,7 @@ def models(
     Parameters
     ----------
     weights
-        The name of shipped weights, or the path of a weights file, to show in full.
+        Weights to show in full: a name from the list, or the path of a file.
     as_json
         Print one JSON object with everything.
     """
