@@ -631,10 +631,10 @@ def _residual_findings(
     if made.attrs.get("mask_inconsistent"):  # which is a finding of its own
         return []
     # Also where the snapshot agrees with its mask: a few lines do not show all that can be wrong.
-    learn = "" if options.adapt else " (--adapt 60 learns it)"
-    decides = "--align shows which."
+    learn = "" if options.adapt else " (try --adapt 60)"
+    decides = "--align shows whether it is the mask."
     if options.align:
-        decides = "--align has found no pose that explains all of it."
+        decides = "--align found no pose that explains all of it."
     head = f"the cube leaves {left:.2g} times the noise of its snapshot unexplained"
     if residual.mask_error:
         head = (
@@ -642,9 +642,9 @@ def _residual_findings(
             "mask as wrong as stated would"
         )
     text = (
-        f"{head}: the scene is harder than what the network knows{learn}, its spectra have lines "
-        "or narrow bands (compare with --method gap-tv), or the mask lies a fraction of a pixel "
-        f"away from where it was calibrated. {decides}"
+        f"{head}: the scene is unlike those of the training{learn}, its spectra have lines or "
+        "narrow bands (compare with --method gap-tv), or the mask has moved by a fraction of a "
+        f"pixel since its calibration. {decides}"
     )
     return [Finding("note", text)]
 

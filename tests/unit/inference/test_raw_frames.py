@@ -208,7 +208,7 @@ def test_the_spread_of_exposures_is_the_noise(clean: Any, mask: Mask) -> None:
 
 @pytest.mark.parametrize("exposures", [np.ones((1, 8, 8)), [np.ones((8, 8)), np.ones((8, 9))]])
 def test_exposures_are_two_or_more_of_one_size(exposures: Any) -> None:
-    with pytest.raises(ShapeError, match="two or more of one size"):
+    with pytest.raises(ShapeError, match="two or more of the same size"):
         raw_frames.average(exposures, {})
 
 
