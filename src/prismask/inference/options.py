@@ -70,13 +70,16 @@ class MethodOptions:
             )
         choose(self.precision, ("auto", "half", "float32"), "precision")
         if self.samples < 0 or self.samples == 1:
-            raise ConfigError(f"samples is {self.samples}; 0 is a single pass, a spread needs 2.")
+            raise ConfigError(
+                f"samples is {self.samples}; give 0 for a single pass, or at least 2 for a spread."
+            )
         if not 0 < self.level < 1:
-            raise ConfigError(f"level is {self.level:g}; a coverage lies between 0 and 1.")
+            meant = f" For {self.level:g} % give {self.level / 100:g}." * (1 < self.level < 100)
+            raise ConfigError(f"level is {self.level:g}; it lies between 0 and 1.{meant}")
         if self.adapt < 0:
             raise ConfigError(f"adapt is {self.adapt} steps; 0 leaves the network as it is.")
         if self.adapt and self.method in list_solvers():
-            raise ConfigError(f"{self.method} has no network that could learn: leave adapt out.")
+            raise ConfigError(f"{self.method} has no network to adapt: leave adapt out.")
         if self.noise_std is not None and not 0 <= self.noise_std < math.inf:
             raise ConfigError(f"noise_std is {self.noise_std:g}; a noise is a number, 0 or more.")
 

@@ -184,9 +184,7 @@ def check_plain(name: str, options: Options) -> None:
             "samples out."
         )
     if options.adapt:
-        raise ConfigError(
-            f"{name} has no network that could learn; use one (--model) or leave adapt out."
-        )
+        raise ConfigError(f"{name} has no network to adapt; use one (--model) or leave adapt out.")
 
 
 def function_identity(function: Any) -> str:
