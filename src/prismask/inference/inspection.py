@@ -575,7 +575,7 @@ def exposure_findings(signal: Tensor, dark: float, in_counts: bool = False) -> l
             Finding(
                 "note",
                 f"a dark level of {dark:.4g}{' counts' * in_counts} is subtracted, estimated where "
-                "no light arrives. Give --dark 0 to subtract nothing, or another level.",
+                "no light arrives. Use --dark 0 to subtract nothing, or another level.",
             )
         )
     return found

@@ -185,7 +185,7 @@ def test_a_colour_picture_is_told_what_it_is(shot: Measurement, mask: Mask) -> N
     with pytest.raises(ShapeError, match="If it is the picture of a colour sensor"):
         reconstruct(colour, mask, CAMERA)
     with pytest.raises(
-        ShapeError, match=r"give average=True: \S+ mean is then reconstructed. Snap"
+        ShapeError, match=r"give average=True: \S+ mean is then reconstructed. Pass snap"
     ):
         reconstruct(np.stack([shot.values] * 3), mask, CAMERA)
 
