@@ -205,13 +205,13 @@ def measure_camera(
     axis: Literal["width", "height"] | None = None,
     degree: int | None = None,
 ) -> MeasuredCamera:
-    """The camera that took `pictures`: wavelength in nm → transmission `(H, W)` on the sensor.
+    """The camera behind `pictures`, wavelength in nm → transmission `(H, W)` on the whole sensor.
 
-    The bands are at `wavelengths` if given; otherwise there are `bands` of them, evenly spaced in
-    pixels between the first and the last picture; otherwise they are about `step` pixels apart, as
-    in the training of the networks.
-    axis: of the dispersion; None: the one along which the pictures move most.
-    degree: of the polynomial; None: the one that best predicts pictures left out of the fit.
+    The bands are at `wavelengths`, where those are given; else `bands` of them, evenly spaced in
+    pixels from the first picture's position to the last's; else as many as lie about `step` pixels
+    apart, which is how the networks know them.
+    axis: of the dispersion; None: along which the pictures move most.
+    degree: of the polynomial; None: the one that best predicts a place it has not seen.
     """
     _check(pictures, step, bands)
     shifts = _shifts(pictures)
