@@ -411,8 +411,8 @@ def as_html(record: Record) -> str:
 
 def _trust(attrs: Mapping[str, Any]) -> str:
     """How far to trust a cube, and why; empty where nobody knows."""
-    grade, because = attrs.get("trust_grade"), attrs.get("trust_because")
-    return f"{grade}: {because}" if grade else ""
+    grade, because = attrs.get("trust_grade"), str(attrs.get("trust_because", ""))
+    return f"{grade}. {because[:1].upper()}{because[1:]}" if grade else ""
 
 
 def thumbnail(record: Record) -> NDArray[np.uint8]:

@@ -39,7 +39,7 @@ def test_the_card_has_a_thumbnail_and_is_safe(nm: np.ndarray | None) -> None:
         "trust_grade": "poor", "trust_because": "the snapshot contradicts its mask.",
     }  # fmt: skip
     html = Cube(large, nm, attrs=attrs)._repr_html_()
-    assert "trust: poor: the snapshot contradicts its mask.<br>self-check: residual 0.1 rms" in html
+    assert "trust: poor. The snapshot contradicts its mask.<br>self-check: residual 0.1 rms" in html
     assert "&lt;script&gt;" in html
     assert "<script>" not in html
     assert "warning: a &amp; b" in html

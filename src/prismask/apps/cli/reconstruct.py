@@ -389,8 +389,9 @@ def _remarks(cube: Cube) -> tuple[str, ...]:
     if "interval" in cube.attrs:
         remarks.append(f"interval: {cube.attrs['interval']}")
     if "trust" in cube.attrs:
-        grade, because = cube.attrs["trust_grade"], cube.attrs["trust_because"]
-        remarks.append(f"trust: {cube.attrs['trust']:.2f}, {grade}: {because}")
+        grade, because = cube.attrs["trust_grade"], str(cube.attrs["trust_because"])
+        because = f"{because[:1].upper()}{because[1:]}"
+        remarks.append(f"trust: {grade} ({cube.attrs['trust']:.2f} of 1). {because}")
     return (*remarks, f"self-check: {cube.attrs['residual']}")
 
 
