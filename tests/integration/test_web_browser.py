@@ -501,6 +501,14 @@ def test_contrast_limits(browser: Any, tmp_path: Path, rich_view: list[str]) -> 
         seen.close()
 
 
+PLOT_SHARES = """() => {
+    const place = document.getElementById('plot');
+    const drawn = place.querySelector('.main-svg').clientHeight;
+    return [drawn, place._fullLayout._size.h].map(high => high / place.clientHeight);
+}"""
+"""Shares of the plot's place that are drawn on, and that lie between its axes."""
+
+
 def test_a_polygon_by_mouse_and_by_keyboard(
     browser: Any, tmp_path: Path, rich_view: list[str], shots: Path
 ) -> None:
@@ -517,12 +525,18 @@ def test_a_polygon_by_mouse_and_by_keyboard(
         assert curves(page)[0]["name"] == "polygon x 10–29, y 10–39"
         page.wait_for_timeout(200)
         page.screenshot(path=shots / "view-polygon.png")
+        page.click("#pin")
         page.focus("#panel-band")
         keys = ["Enter", *["ArrowRight"] * 4, "Enter", *["ArrowDown"] * 4, "Enter", "c"]
         for key in keys:
             page.keyboard.press(key)
         found = "document.getElementById('plot').data.some(t => t.name?.startsWith('polygon x 40'))"
         page.wait_for_function(f"() => {found}")
+        page.wait_for_function(f"() => ({PLOT_SHARES})()[0] > 0.98")
+        assert page.evaluate(PLOT_SHARES)[1] > 0.4, "not all of it is legend"
+        buttons = page.locator("#regions button").all()
+        assert [button.bounding_box()["height"] < 45 for button in buttons] == [True, True]
+        page.screenshot(path=shots / "view-two-regions.png")
         seen.close()
 
 
