@@ -411,7 +411,7 @@ def _advice(
         if measurement[1 - along] == mask[1 - along]:
             return (
                 f"These two sizes fit bands that spread over {measurement[along] - mask[along]} px:"
-                " check --offsets or --polynomial."
+                " check the band offsets, or the polynomial that gives them."
             )
     if smaller:
         return "The mask is smaller than the scene: use the mask of the whole frame, or crop both."

@@ -87,7 +87,7 @@ def test_sizes_that_do_not_fit_name_what_would(
 
 def test_offsets_that_spread_too_little_are_what_is_to_be_checked() -> None:
     camera = CASSI((0.0, 4.3, 8.5))
-    with pytest.raises(ShapeError, match="spread over 20 px: check --offsets or --polynomial"):
+    with pytest.raises(ShapeError, match="spread over 20 px: check the band offsets"):
         inspection.check_fit((40, 60), (40, 40), camera)
 
 
