@@ -55,8 +55,8 @@ class MethodOptions:
     """Check first that the mask fits the snapshot, and report if another orientation, or a shift of
     a fraction of a pixel, fits better."""
     align: bool = False
-    """First find the pose of the mask, to a fraction of a pixel, from the snapshot. Takes a few
-    hundred runs of a network, even if a solver makes the cube."""
+    """First find the pose of the mask, to fractions of a pixel, from the snapshot; takes a
+    few hundred runs of a network, even where a solver makes the cube."""
     adapt: int = 0
     """Steps in which the network is first trained on its own cube of this scene. 60 steps took 64 s
     on two CPU cores and 220 s on one busy core, for any size of frame; the frame itself is then
