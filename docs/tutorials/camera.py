@@ -4,13 +4,14 @@
 # # My own camera, from calibration pictures
 #
 # A reconstruction needs to know where each wavelength lands on the sensor. In light of a single wavelength
-# the sensor shows the mask itself, moved to that wavelength's place: a few such pictures say everything.
-# You need a monochromator, or a white lamp with four or more narrow filters, and no scene in front.
+# the sensor shows the mask itself, shifted according to that wavelength, so a few such pictures are enough.
+# You need a monochromator, or a white lamp with four or more narrow-band filters, and no scene in front of it.
 #
 # ## Five pictures
 #
-# Here they come from a camera whose prism spreads blue further than red, as glass does. In the lab they are
-# files: `prismask camera 455=a.tif 490=b.tif 530=c.tif 580=d.tif 645=e.tif -o lab.nc` does all that follows.
+# Here they are simulated, for a camera whose prism spreads blue further than red, as glass does. In the lab they
+# are files, and `prismask camera 455=a.tif 490=b.tif 530=c.tif 580=d.tif 645=e.tif -o lab.nc` does all of the
+# following.
 
 # %%
 import matplotlib.pyplot as plt
@@ -25,7 +26,7 @@ mask = fabricate_mask((128, 128), torch.Generator().manual_seed(5)).numpy()
 
 
 def place(wavelength):
-    """Where the prism puts a wavelength, in pixels; what nobody knows in the lab."""
+    """Where the prism sends a wavelength, in pixels; unknown in the lab."""
     return 84 * (1 - 455 / wavelength) / (1 - 455 / 645)
 
 
@@ -44,7 +45,7 @@ for ax, (wavelength, picture) in zip(axes, pictures.items(), strict=True):
     ax.axis("off")
 
 # %% [markdown]
-# ## The camera behind them
+# ## The camera from the pictures
 
 # %%
 measured = prismask.measure_camera(pictures)
@@ -67,9 +68,9 @@ ax.set(xlabel="wavelength in nm", ylabel="place in pixels")
 legend = ax.legend()
 
 # %% [markdown]
-# The bands are chosen such that they lie about two pixels apart, because that is what the networks know;
-# `bands=` and `wavelengths=` choose others. The mask carries the camera with it: save it once, and every
-# later reconstruction finds the dispersion and the wavelengths in it.
+# The bands are chosen to lie about two pixels apart, as in the training of the networks; `bands=` and
+# `wavelengths=` choose others. The mask contains the description of the camera: save it once, and every later
+# reconstruction reads the dispersion and the wavelengths from it.
 
 # %%
 prismask.save(measured.mask, "lab.nc")
@@ -77,7 +78,7 @@ prismask.save(measured.mask, "lab.nc")
 # %% [markdown]
 # ## Its first snapshot
 #
-# A scene behind this camera, and what becomes of it with the measured camera:
+# A scene photographed with this camera, and its reconstruction:
 
 # %%
 camera = measured.camera
@@ -95,5 +96,5 @@ assert np.abs(offsets - offsets[0] - (true_places - true_places[0])).max() < 0.2
 assert cube.wavelengths is not None
 
 # %% [markdown]
-# Wavelengths, band count and dispersion all came from the mask's file. What else a camera may be, and every
-# message about one that does not fit: [bring your own camera](../camera.md).
+# Wavelengths, band count and dispersion all came from the mask's file. For other kinds of camera, and for every
+# message about one that does not fit, see [bring your own camera](../camera.md).

@@ -3,8 +3,8 @@
 # %% [markdown]
 # # Compare methods
 #
-# Which method is right for a camera? Photograph scenes whose truth is known and let all of them try. Every
-# score here has a named convention, because "PSNR" alone has at least four meanings in this field.
+# Which method is best for a camera? Simulate snapshots of scenes whose truth is known and compare them all.
+# Every score here has a named convention, because "PSNR" alone has at least four meanings in this field.
 
 # %%
 import time
@@ -46,9 +46,9 @@ for ax in axes.flat:
     ax.axis("off")
 
 # %% [markdown]
-# The first row is what the eye sees, the second the band at 600 nm. One scene is an example, not a result.
-# For a result take many scenes and masks that no network has seen; `evaluate` does it and says how sure the
-# means are:
+# The first row is in true colour, the second shows the band at 600 nm. One scene is an example, not a result.
+# For a result, use many scenes and masks that no network has seen; `evaluate` does this and gives the spread of
+# the scores:
 
 # %%
 result = prismask.evaluate(
@@ -66,5 +66,5 @@ assert prismask.score(cubes["network"], scene)["psnr_paper"] > 22
 assert len(cubes) == 4
 
 # %% [markdown]
-# What the methods are: [choose a method](../howto/choose.md). What they reach on the field's test scenes:
-# [results](../results.md). How to add yours: [a solver of your own](../howto/solver.md).
+# For what the methods do, see [choose a method](../howto/choose.md); for their scores on the field's test scenes,
+# [results](../results.md); to add your own, [a solver of your own](../howto/solver.md).

@@ -3,13 +3,13 @@
 # %% [markdown]
 # # Train for my camera
 #
-# The networks that ship serve most cameras as they are. A camera with few bands, or scenes of one kind only,
-# may be worth a network of its own. This page trains a small one in seconds, which is enough to see how it
-# goes and not enough to be good.
+# The networks that ship work with most cameras. A camera with few bands, or an application with only one kind of
+# scene, may justify a network of its own. This page trains a small one in seconds: enough to show how it works,
+# not enough for good cubes.
 #
-# ## What it learns from
+# ## Training data
 #
-# Cubes `(bands, height, width)` in memory or in files. Here: drawn ones, eight bands.
+# Cubes `(bands, height, width)`, in memory or in files. Here they are drawn, with eight bands.
 
 # %%
 import matplotlib.pyplot as plt
@@ -30,10 +30,10 @@ for ax, scene in zip(axes, scenes, strict=False):
     ax.axis("off")
 
 # %% [markdown]
-# ## How it learns
+# ## Training
 #
-# A configuration is a table of tables, the same as in a TOML file (`configs/` has many to begin from). What
-# is not said has a default; what is misspelt is an error with a suggestion.
+# A configuration is a dictionary with the structure of a TOML file (`configs/` has many to start from). Settings
+# that you leave out have defaults; a misspelt one is an error with a suggestion.
 
 # %%
 config = {
@@ -51,7 +51,7 @@ losses = []
 
 
 def note(line):
-    """Called with what a training has to tell."""
+    """Called with every line of the training log."""
     if "loss" in line:
         losses.append(float(line["loss"]))
 
@@ -60,13 +60,13 @@ outcome = prismask.train(config, "run", scenes=scenes, mask=mask, report=note)
 
 figure, ax = plt.subplots(figsize=(6, 2.8), layout="constrained")
 ax.plot(losses)
-ax.set(xlabel="line of the log", ylabel="loss (log of the error)")
+ax.set(xlabel="line of the training log", ylabel="loss (log of the error)")
 
 # %% [markdown]
-# Everything is in the folder `run`: weights, the configuration as it was understood, curves, versions and
-# hashes. A run that is killed goes on with `resume=True`, bit for bit.
+# Everything is saved in the folder `run`: weights, the resolved configuration, curves, versions and hashes. A run
+# that was interrupted continues with `resume=True`, with bit-identical results.
 #
-# ## Use it
+# ## Using it
 
 # %%
 camera = CASSI.from_step(8, 2.0)
@@ -90,5 +90,5 @@ assert outcome.finished
 assert losses[-1] < losses[0]
 
 # %% [markdown]
-# A network has no error bar until one is fitted: `prismask calibrate`. How to train for hours, on several
-# GPUs, from the weights that ship, with masks that are wrong on purpose: [train](../howto/train.md).
+# A network has no error bars until `prismask calibrate` has fitted them. To train for hours, on several GPUs, from
+# the weights that ship, or with masks that are wrong on purpose, see [train](../howto/train.md).

@@ -156,7 +156,7 @@ def test_no_picture_is_written_over(
         ([*pictures(), "--dark", "mask.npy"], "have its size"),
         ([*pictures(), "--bands", "4", "--step", "2"], "--step and --bands both say"),
         ([*pictures(), "--wavelengths", "x"], "--wavelengths is 'x'"),
-        ([*pictures(), "-o", "lab.npy"], "holds no notes"),
+        ([*pictures(), "-o", "lab.npy"], "cannot store the camera"),
         ([*pictures(), "-o", "lab.xyz"], "lab.xyz"),
     ],
 )

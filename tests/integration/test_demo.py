@@ -90,7 +90,7 @@ def test_a_second_run_keeps_the_first(made: Path) -> None:
     before = {path.name: path.read_bytes() for path in made.iterdir()}
     done = demo(made)
     assert done.returncode == 2
-    assert "holds a demo already" in done.stderr
+    assert "already contains a demo" in done.stderr
     assert "Traceback" not in done.stderr
     assert {path.name: path.read_bytes() for path in made.iterdir()} == before
 

@@ -176,7 +176,7 @@ def test_what_people_try_on_a_cube() -> None:
         with pytest.raises(ConfigError, match="a wavelength is 'green'; give a number in nm"):
             call("green")  # type: ignore[arg-type]  # wrong on purpose
     for x in (float("nan"), 10.5, "a", np.inf):
-        with pytest.raises(ConfigError, match=r"x of a pixel is .* whole numbers"):
+        with pytest.raises(ConfigError, match=r"x is .* whole numbers"):
             cube.spectrum(x, 3)  # type: ignore[arg-type]  # wrong on purpose
     assert cube.spectrum(np.int64(10), 3.0).name == "x10 y3"
     with pytest.raises(ConfigError, match=r"the wrong way round.* 5,5,9,9"):

@@ -172,9 +172,11 @@ def test_a_drawn_scene_at_one_press(browser: Any, tmp_path: Path, shots: Path) -
         page.click("#try")
         page.wait_for_selector("#stage:has-text('left')", timeout=30_000)
         assert is_in_view(page, "#progress")
+        assert page.get_attribute("#progress", "value") is not None, "how far, from the start"
         page.screenshot(path=shots / "front-progress.png")
         page.wait_for_url("**/results/*", timeout=60_000)
         wait_until_drawn(page, "rgb", "error", "uncertainty")
+        assert page.inner_text("#notices").startswith("Note: Trust: ")
         page.screenshot(path=shots / "sample.png")
         page.goto(f"{client.base_url}")
         page.wait_for_selector("#past a:has-text('drawn scene')")
@@ -499,6 +501,14 @@ def test_contrast_limits(browser: Any, tmp_path: Path, rich_view: list[str]) -> 
         seen.close()
 
 
+PLOT_SHARES = """() => {
+    const place = document.getElementById('plot');
+    const drawn = place.querySelector('.main-svg').clientHeight;
+    return [drawn, place._fullLayout._size.h].map(high => high / place.clientHeight);
+}"""
+"""Shares of the plot's place that are drawn on, and that lie between its axes."""
+
+
 def test_a_polygon_by_mouse_and_by_keyboard(
     browser: Any, tmp_path: Path, rich_view: list[str], shots: Path
 ) -> None:
@@ -515,12 +525,18 @@ def test_a_polygon_by_mouse_and_by_keyboard(
         assert curves(page)[0]["name"] == "polygon x 10–29, y 10–39"
         page.wait_for_timeout(200)
         page.screenshot(path=shots / "view-polygon.png")
+        page.click("#pin")
         page.focus("#panel-band")
         keys = ["Enter", *["ArrowRight"] * 4, "Enter", *["ArrowDown"] * 4, "Enter", "c"]
         for key in keys:
             page.keyboard.press(key)
         found = "document.getElementById('plot').data.some(t => t.name?.startsWith('polygon x 40'))"
         page.wait_for_function(f"() => {found}")
+        page.wait_for_function(f"() => ({PLOT_SHARES})()[0] > 0.98")
+        assert page.evaluate(PLOT_SHARES)[1] > 0.4, "not all of it is legend"
+        buttons = page.locator("#regions button").all()
+        assert [button.bounding_box()["height"] < 45 for button in buttons] == [True, True]
+        page.screenshot(path=shots / "view-two-regions.png")
         seen.close()
 
 
@@ -592,6 +608,7 @@ def test_view_on_a_phone(browser: Any, tmp_path: Path, rich_view: list[str], sho
         seen = Watched(browser, tiny_web.link_of(client), viewport=PHONE)
         seen.page.goto(seen.address)
         seen.page.wait_for_selector("#how option", state="attached")
+        assert is_in_view(seen.page, "#try"), "a phone has no snapshots on it"
         seen.page.click("summary:has-text('For scripts')")
         assert has_no_sideways_scroll(seen.page)
         seen.page.screenshot(path=shots / "upload-phone.png", full_page=True)

@@ -54,7 +54,7 @@ def test_errors_speak_to_whoever_calls(tmp_path: Path, capsys: pytest.CaptureFix
 def test_no_error_of_reconstruct_names_a_flag() -> None:
     mask, shot = np.random.default_rng(0).random((2, 20, 74))
     for measurement, aperture, wanted in (
-        (shot, mask, r"give np\.asarray\(mask\)\[0:20, 0:20\], else"),
+        (shot, mask, r"give np\.asarray\(mask\)\[0:20, 0:20\], otherwise"),
         (shot[:, :20], shot, "are snapshot and mask swapped"),
     ):
         with pytest.raises(ShapeError, match=wanted) as caught:

@@ -1,7 +1,8 @@
 """Cubes, masks and snapshots in napari: `napari cube.nc`, or dropped onto its window.
 
-A cube is one layer whose slider runs over the bands; its error bar is a second one, hidden at
-first. napari finds the reader through `napari.yaml`, which this package names as an entry point.
+A cube is one layer whose slider runs over the bands, counted from 0 (their wavelengths are in the
+layer's metadata); its error bar is a second one, hidden at first. napari finds the reader through
+`napari.yaml`, which this package names as an entry point.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def read_layers(path: Paths) -> list[Layer]:
 def layers_of(record: Record, name: str) -> list[Layer]:
     """The layers of a record: its values, and for a cube the width of its interval."""
     metadata: dict[str, Any] = {"prismask": dict(record.attrs)}
-    axes = ("wavelength", "y", "x")[-record.values.ndim :]
+    axes = ("band", "y", "x")[-record.values.ndim :]
     if isinstance(record, Cube) and record.wavelengths is not None:
         metadata["wavelengths_nm"] = [float(at) for at in record.wavelengths]
     layers = [_layer(record.values, name, axes, metadata)]

@@ -225,7 +225,7 @@ class BandAdapter:
             differs = (
                 f"the network has {self.shown.bands} bands and the camera {self.camera.bands}"
                 if self.shown.bands != self.camera.bands
-                else "the camera's bands are not spread as they were in the network's training"
+                else "the camera's bands are not spaced as in the network's training"
             )
             text = (
                 f"{differs}: the network sees a virtual camera over the same pixels, and its bands "
@@ -248,9 +248,9 @@ class BandAdapter:
         if self.stretch == 1:
             return []
         text = (
-            f"the network reads the frame with pixels {1 / self.stretch:.2f} times as long along "
-            "the dispersion, so that bands lie as close as it has learned: finer detail is lost "
-            "along it."
+            f"the frame is resampled to pixels {1 / self.stretch:.2f} times as long along the "
+            "dispersion, so that bands are as close as in the network's training: finer detail "
+            "along it is lost."
         )
         return [Finding("note", text)]
 
@@ -312,8 +312,8 @@ def gain_findings(gain: float) -> list[Finding]:
     if gain == 1.0:
         return []
     text = (
-        f"the snapshot is multiplied by {gain:.3g} for the network, which was trained on scenes of "
-        "that brightness; the cube is divided by it again."
+        f"the snapshot is multiplied by {gain:.3g} to match the brightness of the network's "
+        "training; the cube is divided by it again."
     )
     return [Finding("note", text)]
 

@@ -355,7 +355,7 @@ def check_signal(signal: Tensor, dark: float, is_given: bool, in_counts: bool = 
         )
     raise ValuesError(
         f"there is no light in the snapshot: its values run from {low:.4g} to {high:.4g}. Is it a "
-        "dark frame, or was the wrong variable or too much background taken?"
+        "dark frame, was the wrong variable read, or too much background subtracted?"
     )
 
 
@@ -389,7 +389,7 @@ def _advice(
     look: Callable[[], Crop | None],
 ) -> str:
     if camera.design == "single" and camera.measurement_size(measurement) == mask:
-        return "The other way round they would fit: are snapshot and mask swapped?"
+        return "They would fit the other way round: are snapshot and mask swapped?"
     step = whole_step(camera.offsets)
     bands = bands_between(measurement, mask, camera.axis, abs(step)) if step else None
     if camera.design == "single" and bands is not None and bands > 1:
@@ -398,7 +398,7 @@ def _advice(
         seen = measurement if what == "mask" else measurement[::-1]
         if camera.design == "single" and camera.measurement_size(turned) == seen:
             return (
-                f"Turned by 90° the {what} would fit: transpose it, or have it done: "
+                f"Turned by 90° the {what} would fit: transpose its file, or give "
                 f"--turn-{'mask' if what == 'mask' else 'snapshot'} transposed."
             )
     other: Literal["width", "height"] = "height" if camera.axis == "width" else "width"
@@ -406,8 +406,15 @@ def _advice(
     if sideways.design == "single" and sideways.measurement_size(mask) == measurement:
         return f"They would fit a prism that disperses along the {other}: give --axis {other}."
     smaller = any(m < s for m, s in zip(mask, _scene(measurement, camera), strict=True))
+    if smaller and step is None and measurement[0] - mask[0] + measurement[1] - mask[1] > 0:
+        along = 0 if camera.axis == "height" else 1
+        if measurement[1 - along] == mask[1 - along]:
+            return (
+                f"These two sizes fit bands that spread over {measurement[along] - mask[along]} px:"
+                " check the band offsets, or the polynomial that gives them."
+            )
     if smaller:
-        return "The mask is smaller than the scene: take the mask of the whole frame, or crop both."
+        return "The mask is smaller than the scene: use the mask of the whole frame, or crop both."
     height, width = _needed(measurement, camera)
     if not height or not width:
         return "Is one of them cropped? Crop the mask to the scene, or give the right dispersion."
@@ -417,13 +424,13 @@ def _advice(
     found = look()
     if found is not None:
         return (
-            f"The mask is {what}. The part of it that is found in this snapshot: --crop-mask "
+            f"The mask is {what}. The part of it that matches this snapshot is --crop-mask "
             f"{','.join(map(str, found))} (TOP,LEFT,HEIGHT,WIDTH)."
         )
     return (
-        f"The mask is {what}, and which part of it lies in front of the scene does not follow from "
-        f"this snapshot. If it is the top left one, give --crop-mask 0,0,{height},{width} "
-        "(TOP,LEFT,HEIGHT,WIDTH), else other numbers in front."
+        f"The mask is {what}, and this snapshot does not show which part of it covers the scene. "
+        f"If it is the top left part, give --crop-mask 0,0,{height},{width} "
+        "(TOP,LEFT,HEIGHT,WIDTH), otherwise another part of that size."
     )
 
 
@@ -535,16 +542,16 @@ def scale_findings(attrs: Mapping[str, Any]) -> list[Finding]:
 
 def number_findings(options: Options, shot: Measurement) -> list[Finding]:
     """Numbers given with a snapshot of counts that look like fractions of full scale."""
-    counts, dark = noted_counts(shot.attrs) or 1, options.dark_level
+    counts = 2**options.bits - 1 if options.bits else noted_counts(shot.attrs) or 1
+    dark = options.dark_level
     stated = [("dark level", "--dark", dark, 1.0)]
     if "exposures" not in shot.attrs:  # of many exposures the mean may have as little
         stated.append(("noise", "--noise-std", options.noise_std, LEAST_NOISE_COUNTS))
     return [
         Finding(
             "warning",
-            f"the {what} that is given is {number:.4g} counts: with a snapshot of integers, "
-            f"numbers are counts. If it is a fraction of full scale, give {option} "
-            f"{number * counts:.4g}.",
+            f"the {what} is taken as {number:.4g} counts, because the snapshot holds integers. "
+            f"If you meant a fraction of full scale, give {option} {number * counts:.4g}.",
         )
         for what, option, number, least in stated
         if number is not None and 0 < number < least
@@ -568,8 +575,7 @@ def exposure_findings(signal: Tensor, dark: float, in_counts: bool = False) -> l
             Finding(
                 "note",
                 f"a dark level of {dark:.4g}{' counts' * in_counts} is subtracted, estimated where "
-                "no light arrives. "
-                "Give --dark 0 to keep it, or a number.",
+                "no light arrives. Use --dark 0 to subtract nothing, or another level.",
             )
         )
     return found
@@ -586,8 +592,8 @@ def plane_findings(mask: Mask, at: NDArray[np.float64] | None) -> list[Finding]:
         return []
     text = (
         f"the mask's planes are for {planes[0]:g} to {planes[-1]:g} nm, the bands lie at "
-        f"{at[0]:g} to {at[-1]:g} nm: they are {off:.3g} nm apart, and are taken in their order. "
-        "Give the bands' own wavelengths with --wavelengths, or a mask of theirs."
+        f"{at[0]:g} to {at[-1]:g} nm, up to {off:.3g} nm away. They are matched by their order. "
+        "Correct the bands with --wavelengths, or give a mask measured at these bands."
     )
     return [Finding("warning", text)]
 
@@ -597,7 +603,7 @@ def wavelength_findings(at: NDArray[np.float64] | None, source: str, bands: int)
     if at is None:
         text = (
             f"the wavelengths of these {bands} bands are unknown: the cube has none, and its bands "
-            "are taken to be equally far apart in the spectrum. Give them with --wavelengths."
+            "are assumed to be evenly spaced. Give them with --wavelengths."
         )
         return [Finding("note", text)]
     if source != "default":
@@ -675,7 +681,7 @@ def small_findings(measurement: Measurement) -> list[Finding]:
     """That the mask was not checked."""
     text = (
         f"the snapshot of {size_text(measurement.size)} is too small to check that this is its "
-        f"mask, the right way round: that takes {SMALLEST} rows and columns."
+        f"mask, in the right orientation: that takes {SMALLEST} rows and columns."
     )
     return [Finding("note", text)]
 

@@ -34,33 +34,33 @@ class MethodOptions:
     """A solver that needs no training, such as gap-tv, or a registered method, instead of a
     network."""
     model: str | None = None
-    """Trained weights: a name from `prismask models` or the path of a file. [default: those that
-    ship for such a camera; gap-tv where none do]"""
+    """Trained weights: a name from `prismask models` or the path of a file. [default: the ones that
+    suit the camera; gap-tv if there are none]"""
     samples: int = 0
     """Masks to draw from the network's posterior for the spread of the cube; 0: one fast pass."""
     level: float = 0.9
-    """Share of the values that the error bars are to cover."""
+    """Share of the true values that the error bars should contain."""
     seed: int = 0
-    """Seed of the samples."""
+    """Random seed of the samples."""
     device: str = "auto"
     """Where to compute: auto, cpu, cuda, cuda:1 or mps."""
     precision: Literal["auto", "half", "float32"] = "auto"
-    """Arithmetic of a network; auto is half where its error is below the noise."""
+    """Arithmetic of the network; auto uses half precision if its error is below the noise."""
     tile: int | None = None
-    """Largest side of a tile in pixels, for less memory. [default: what suits the device]"""
+    """Largest side of a tile in pixels, to save memory. [default: depends on the device]"""
     noise_std: float | None = None
-    """Noise of the snapshot, as a standard deviation: in counts where its pixels are integers, else
-    in its own units. [default: estimated from it]"""
+    """Noise of the snapshot (standard deviation), in counts if its pixels are integers, otherwise
+    in its own units. [default: estimated from the snapshot]"""
     check_mask: bool = True
-    """Look for the mask in the snapshot first, and say if another orientation, or a pose a fraction
-    of a pixel away, fits better."""
+    """Check first that the mask fits the snapshot, and report if another orientation, or a shift of
+    a fraction of a pixel, fits better."""
     align: bool = False
     """First find the pose of the mask, to fractions of a pixel, from the snapshot; takes less than
     a minute of one CPU core, also where a solver makes the cube."""
     adapt: int = 0
-    """Steps in which the network first learns the scene from its own cube; 60 took 64 s on two CPU
-    cores, 220 s on one busy one, whatever the size of the frame, which is reconstructed three times
-    then."""
+    """Steps in which the network is first trained on its own cube of this scene. 60 steps took 64 s
+    on two CPU cores and 220 s on one busy core, for any size of frame; the frame itself is then
+    reconstructed three times."""
 
     def __post_init__(self) -> None:
         if self.method is not None and self.model is not None:
@@ -70,13 +70,16 @@ class MethodOptions:
             )
         choose(self.precision, ("auto", "half", "float32"), "precision")
         if self.samples < 0 or self.samples == 1:
-            raise ConfigError(f"samples is {self.samples}; 0 is a single pass, a spread needs 2.")
+            raise ConfigError(
+                f"samples is {self.samples}; give 0 for a single pass, or at least 2 for a spread."
+            )
         if not 0 < self.level < 1:
-            raise ConfigError(f"level is {self.level:g}; a coverage lies between 0 and 1.")
+            meant = f" For {self.level:g} % give {self.level / 100:g}." * (1 < self.level < 100)
+            raise ConfigError(f"level is {self.level:g}; it lies between 0 and 1.{meant}")
         if self.adapt < 0:
             raise ConfigError(f"adapt is {self.adapt} steps; 0 leaves the network as it is.")
         if self.adapt and self.method in list_solvers():
-            raise ConfigError(f"{self.method} has no network that could learn: leave adapt out.")
+            raise ConfigError(f"{self.method} has no network to adapt: leave adapt out.")
         if self.noise_std is not None and not 0 <= self.noise_std < math.inf:
             raise ConfigError(f"noise_std is {self.noise_std:g}; a noise is a number, 0 or more.")
 

@@ -143,7 +143,7 @@ def _fitting(frame: Frame, shot: Measurement, what: str) -> Array:
     if frame.values.shape != shot.values.shape:
         raise ShapeError(
             f"the {what} ({frame}) is {size_text(frame.values.shape)} and the snapshot "
-            f"{size_text(shot.values.shape)}: both come from one sensor. Crop both the same way."
+            f"{size_text(shot.values.shape)}: both come from one sensor, so crop them alike."
         )
     counts, values = noted_counts(shot.attrs), frame.values
     if counts == frame.counts:
@@ -330,9 +330,9 @@ def check_grey(values: Array, throughput: Array) -> None:
     if contrast > BAYER_CONTRAST and agree > BAYER_SHARE:
         raise ValuesError(
             "the snapshot looks like the raw frame of a colour sensor: pixels of a 2×2 pattern "
-            f"differ by {100 * contrast:.0f} % all over it. Its filters pass other wavelengths in "
-            "every pixel, which no mask and no dispersion explains: take snapshots with a "
-            "monochrome sensor. If this sensor is monochrome, use --no-check-mask to continue."
+            f"differ by {100 * contrast:.0f} % all over it. Its filters pass different wavelengths "
+            "to neighbouring pixels, which mask and dispersion cannot explain: use a monochrome "
+            "sensor. If this sensor is monochrome, use --no-check-mask to continue."
         )
 
 
@@ -342,7 +342,7 @@ def average(exposures: Sequence[NDArray[Any]] | NDArray[Any], attrs: dict[str, A
     if len(sizes) != 1 or len(exposures) < 2 or len(next(iter(sizes))) != 2:
         listed = ", ".join(size_text(size) for size in sorted(sizes))
         raise ShapeError(
-            f"{len(exposures)} exposures of {listed} came; two or more of one size can be averaged."
+            f"{len(exposures)} exposures of {listed}: averaging takes two or more of the same size."
         )
     stack = np.asarray(exposures, np.float32)
     variance = stack.var(axis=0, ddof=1, dtype=np.float64).ravel()

@@ -90,27 +90,27 @@ def reconstruct(
 ) -> Cube:
     """The cube `(C, H, W)` behind a `measurement (H, L)` taken through `mask (H, W)`.
 
-    measurement, mask: records, paths of files, NumPy arrays, torch tensors or xarray objects.
-        Integers are counts, and 1 is the largest of their type, unless `bits=12` says how far the
-        sensor counts; floating point is taken as it stands. With `average=True`, the measurement
-        is a stack `(N, H, L)` or a list of exposures of one scene.
-    camera: None takes the one noted in the measurement or the mask, else the default one, else the
-        band count that fits the two sizes.
+    measurement, mask: records, file paths, NumPy arrays, torch tensors or xarray objects.
+        Integers are counts, with the largest value of their type as full scale (1), or that of a
+        sensor with `bits=12`; floating-point values are used unchanged. With `average=True` the
+        measurement is a stack `(N, H, L)` or a list of exposures of one scene.
+    camera: by default the one noted in the measurement or the mask; otherwise the usual one, or
+        the number of bands that fits the two sizes.
     method, model: a solver or a registered method by name, or any `f(measurement, mask, camera)`;
-        or trained weights by name or path, or a network. With neither, the weights that ship for
-        such a camera, or gap-tv where none do (`inference.methods.registry`).
-    wavelengths: of the camera's bands in nm; None takes those noted in the measurement or the
-        mask, or the default ones for the default band count; otherwise the cube has none.
-    pose: a cube made with `align` from another snapshot of the same camera: the mask is used in the
-        pose that was found then.
+        or trained weights by name or path, or a network. By default the weights that suit the
+        camera, or gap-tv if there are none (`inference.methods.registry`).
+    wavelengths: of the camera's bands in nm. By default those noted in the measurement or the
+        mask, or the usual ones for the usual number of bands; otherwise the cube has none.
+    pose: a cube made with `align` from another snapshot of the same camera, whose mask pose is
+        used again.
     progress: True shows a bar, in notebooks too; or a function `progress(done, total, info)`.
-    options, changes: everything else that decides the result, as a whole or one by one
+    options, changes: all other options, as one object or one by one
         (`inference.options.Options`): `samples=16`, `level=0.95`, `align=True`, `mask_std=0.03` …
-        Names that are not known there are options of the solver, such as `iterations`.
+        Names that are unknown there are options of the solver, such as `iterations`.
 
-    The cube is in the scene's units: a scale noted in the measurement, `scale` together with
-    `scale_rule`, is divided out. What was noticed on the way is in `attrs["findings"]`; whatever of
-    that makes the cube doubtful is also a `PrismaskWarning`.
+    The cube is in the units of the scene if the measurement notes its exposure (`scale` together
+    with `scale_rule`), otherwise in those of the measurement. Notes and warnings are listed in
+    `attrs["findings"]`; anything that makes the cube doubtful is also a `PrismaskWarning`.
     """
     given: Any = None
     named = {"method": method, "model": model}
@@ -635,10 +635,10 @@ def _residual_findings(
     if made.attrs.get("mask_inconsistent"):  # which is a finding of its own
         return []
     # Also where the snapshot agrees with its mask: a few lines do not show all that can be wrong.
-    learn = "" if options.adapt else " (--adapt 60 learns it)"
-    decides = "--align shows which."
+    learn = "" if options.adapt else " (try --adapt 60)"
+    decides = "--align shows whether it is the mask."
     if options.align:
-        decides = "--align has found no pose that explains all of it."
+        decides = "--align found no pose that explains all of it."
     head = f"the cube leaves {left:.2g} times the noise of its snapshot unexplained"
     if residual.mask_error:
         head = (
@@ -646,9 +646,9 @@ def _residual_findings(
             "mask as wrong as stated would"
         )
     text = (
-        f"{head}: the scene is harder than what the network knows{learn}, its spectra have lines "
-        "or narrow bands (compare with --method gap-tv), or the mask lies a fraction of a pixel "
-        f"away from where it was calibrated. {decides}"
+        f"{head}: the scene is unlike those of the training{learn}, its spectra have lines or "
+        "narrow bands (compare with --method gap-tv), or the mask has moved by a fraction of a "
+        f"pixel since its calibration. {decides}"
     )
     return [Finding("note", text)]
 

@@ -47,10 +47,10 @@ def simulate(
     seed: int = 0,
     scale: Scale = "fit",
 ) -> Measurement:
-    """Photograph `cube (C, H, W)` through `mask (H, W)`; one seed gives one measurement.
+    """The snapshot of `cube (C, H, W)` through `mask (H, W)`; a seed gives the same one each time.
 
-    cube, mask: records, paths of files, NumPy arrays, torch tensors or xarray objects.
-    camera: None takes the one noted in the mask, else the default step for the cube's bands.
+    cube, mask: records, file paths, NumPy arrays, torch tensors or xarray objects.
+    camera: by default the one noted in the mask, otherwise the usual step for the cube's bands.
 
     Values are fractions of full scale. Without a sensor the measurement is exact: `scale · A x`.
 

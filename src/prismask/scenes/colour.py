@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import io
 import logging
+from collections.abc import Mapping
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -384,12 +385,11 @@ def as_html(record: Record) -> str:
     """A thumbnail beside the facts, with nothing loaded from elsewhere."""
     picture = base64.b64encode(png_bytes(thumbnail(record))).decode()
     lines = [f"<b>{escape(summary(record))}</b>"]
-    shown = ("title", "model", "method", "interval", "residual", "trust_grade", "trust_because",
-             "source")  # fmt: skip
+    facts = {**record.attrs, "trust": _trust(record.attrs)}
+    shown = {"title": "title", "model": "model", "method": "method", "interval": "interval",
+             "trust": "trust", "residual": "self-check", "source": "source"}  # fmt: skip
     lines += [
-        f"{escape(key)}: {escape(str(record.attrs[key])[:200])}"
-        for key in shown
-        if record.attrs.get(key)
+        f"{word}: {escape(str(facts[key])[:200])}" for key, word in shown.items() if facts.get(key)
     ]
     findings = record.attrs.get("findings", [])
     if isinstance(findings, list | tuple):
@@ -398,6 +398,12 @@ def as_html(record: Record) -> str:
         f'<div style="{_CARD}"><img alt="{type(record).__name__}" '
         f'src="data:image/png;base64,{picture}"><div>{"<br>".join(lines)}</div></div>'
     )
+
+
+def _trust(attrs: Mapping[str, Any]) -> str:
+    """How far to trust a cube, and why; empty where nobody knows."""
+    grade, because = attrs.get("trust_grade"), str(attrs.get("trust_because", ""))
+    return f"{grade}. {because[:1].upper()}{because[1:]}" if grade else ""
 
 
 def thumbnail(record: Record) -> NDArray[np.uint8]:

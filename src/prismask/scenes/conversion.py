@@ -107,7 +107,7 @@ def _as_record(given: Any, kind: Kind, name: str) -> Record:
         return given
     if isinstance(given, Cube | Mask | Measurement):
         raise ValuesError(
-            f"{name} is a {type(given).__name__}; a {_KINDS[kind].__name__} belongs there. Are two "
+            f"{name} is a {type(given).__name__} and must be a {_KINDS[kind].__name__}. Are two "
             "arguments swapped?"
         )
     if isinstance(given, str | os.PathLike):
@@ -156,7 +156,7 @@ def _array(given: Any, name: str) -> NDArray[Any]:
     try:
         array = np.asarray(given)
     except ValueError as problem:
-        raise ValuesError(f"{name} is no array of numbers: {problem}.") from problem
+        raise ValuesError(f"{name} is not an array of numbers: {problem}.") from problem
     if array.dtype.kind == "c":
         raise ValuesError(
             f"{name} holds {array.dtype} values, and real numbers are needed: take abs() or .real."
@@ -180,9 +180,9 @@ def _without_batch(array: NDArray[Any], kind: Kind, name: str) -> NDArray[Any]:
         if kind == "measurement" and array.ndim == 3:
             raise ShapeError(
                 f"{name} is {came}; one measurement is H×W. {planes_advice(array.shape)} "
-                "Snapshots of several scenes are handed over one at a time."
+                "Pass snapshots of several scenes one at a time."
             )
-        raise ShapeError(f"{name} is {came}; one {kind} is {wanted}. Hand over one at a time.")
+        raise ShapeError(f"{name} is {came}; one {kind} is {wanted}. Pass one at a time.")
     return array
 
 

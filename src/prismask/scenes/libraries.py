@@ -178,8 +178,8 @@ def _spectra_for(cube: Cube, spectra: Any) -> Values:
         wanted = np.asarray(spectra, dtype=np.float64)
     if wanted.ndim not in (1, 2) or wanted.shape[-1] != cube.bands:
         raise ShapeError(
-            f"spectra are {'×'.join(map(str, wanted.shape))}; this cube has {cube.bands} bands, so "
-            f"one is {cube.bands} numbers long, and several are N×{cube.bands}."
+            f"the spectra have the shape {'×'.join(map(str, wanted.shape))}, and this cube has "
+            f"{cube.bands} bands: give one spectrum of that length, or several as N×{cube.bands}."
         )
     check_finite(wanted, "spectra")
     return wanted
@@ -269,8 +269,8 @@ def _read(path: Path) -> list[Spectrum]:
     raw = path.read_bytes()
     if b"\0" in raw:
         raise FormatError(
-            f"{path} is no text, and no ENVI header lies beside it. Spectral libraries are .sli "
-            "with .hdr, CSV, or ECOSTRESS text."
+            f"{path} is not a text file and has no ENVI header. Spectral libraries are .sli with "
+            ".hdr, CSV, or ECOSTRESS text."
         )
     try:
         text = raw.decode("utf-8-sig")
@@ -371,7 +371,7 @@ def _read_table(path: Path, text: str) -> list[Spectrum]:
     width = len(body[0]) if body else 0
     if width < 2 or any(len(row) != width for row in body):
         raise FormatError(
-            f"{path} is no table of spectra: each line needs a wavelength and a value per "
+            f"{path} is not a table of spectra: each line needs a wavelength and a value per "
             "material, separated by commas."
         )
     try:

@@ -301,7 +301,7 @@ def check_mask_std(
     try:
         values = np.asarray(given)
     except ValueError as problem:
-        raise ValuesError(f"{name} is no array of numbers: {problem}.") from problem
+        raise ValuesError(f"{name} is not an array of numbers: {problem}.") from problem
     if values.dtype.kind in "fiub" and np.isnan(values).any():
         count = int(np.isnan(values).sum())
         raise ValuesError(
@@ -354,7 +354,7 @@ def _frozen(values: Any, name: str, spec: tuple[str | int, ...] | None) -> Array
     try:
         array = np.asarray(values)
     except ValueError as problem:
-        raise ValuesError(f"{name} is no array of numbers: {problem}.") from problem
+        raise ValuesError(f"{name} is not an array of numbers: {problem}.") from problem
     if array.dtype.kind not in "fiub":
         raise ValuesError(f"{name} holds {array.dtype} values; real numbers are needed.")
     spec = spec or (("H", "W") if array.ndim == 2 else ("C", "H", "W"))

@@ -39,8 +39,8 @@ class Region:
             turned = sorted((self.left, self.right)), sorted((self.top, self.bottom))
             (left, right), (top, bottom) = turned
             raise ConfigError(
-                f"the region {self._numbers} is the wrong way round: it is left,top,right,bottom. "
-                f"{left},{top},{right},{bottom}?"
+                f"the region {self._numbers} is the wrong way round; give left,top,right,bottom. "
+                f"Did you mean {left},{top},{right},{bottom}?"
             )
         if not (self.left >= 0 and self.right < width and self.top >= 0 and self.bottom < height):
             is_one = self.pixels == 1
@@ -160,7 +160,7 @@ class Pixels:
                 f"the region is {size_text(self.marked.shape)}; the cube is {size_text(size)}."
             )
         if self.pixels == 0:
-            raise ConfigError("the region marks no pixel.")
+            raise ConfigError("the region selects no pixel.")
 
     @property
     def pixels(self) -> int:
@@ -186,8 +186,8 @@ def _whole(number: Any, name: str) -> int:
     except (TypeError, ValueError, OverflowError):  # a word, or no finite number
         pass
     raise ConfigError(
-        f"{name} of a pixel is {number!r:.40}; pixels are counted in whole numbers, from 0 at the "
-        "top left. A region gives the mean of several."
+        f"{name} is {number!r:.40}; the position of a pixel is given in whole numbers, from 0 at "
+        "the top left. For a mean over several pixels, give a region."
     )
 
 

@@ -25,7 +25,7 @@ def test_a_cube_and_its_interval(tmp_path: Path) -> None:
     np.testing.assert_array_equal(shown, values)
     assert kind == "image"
     assert told["name"] == "cube"
-    assert told["axis_labels"] == ("wavelength", "y", "x")
+    assert told["axis_labels"] == ("band", "y", "x")
     assert told["metadata"]["wavelengths_nm"] == [450, 550, 650]
     assert told["contrast_limits"][0] == 0
     np.testing.assert_allclose(width, 0.3, atol=1e-6)
@@ -75,5 +75,5 @@ def test_napari_opens_a_cube(tmp_path: Path) -> None:
         viewer._add_layer_from_data(*layer)
     shown, width = viewer.layers
     assert (shown.name, shown.visible, width.visible) == ("cube", True, False)
-    assert tuple(shown.axis_labels) == ("wavelength", "y", "x")
+    assert tuple(shown.axis_labels) == ("band", "y", "x")
     np.testing.assert_array_equal(shown.data, values)

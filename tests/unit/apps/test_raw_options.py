@@ -69,7 +69,7 @@ def test_dark_flat_and_map_give_the_same_cube(
     assert np.abs(cube.values - clean.values).mean() < 1e-3
     assert run(f"{line} nothere.npy -o other.nc {FAST}") == 2
     assert run(f"reconstruct raw.npy --mask mask.npy -o other.nc --dark nothere.npy {FAST}") == 2
-    assert "give a number, or a file that is there" in capsys.readouterr().err
+    assert "is neither a number nor an existing file" in capsys.readouterr().err
 
 
 def test_frames_of_the_sensor_turn_with_the_snapshot(

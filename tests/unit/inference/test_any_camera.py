@@ -243,7 +243,7 @@ def test_pieces_to_learn_from_are_taken_through_masks_that_are_as_wrong(name: st
 def test_it_learns_the_scene_and_says_so() -> None:
     (shot, mask) = snapshots(NOMINAL)
     found = made(lumen(), shot[0], mask, NOMINAL, noise_std=0.01, mask_std=0.05, adapt=2)
-    assert any("learn" in line for line in found.attrs["findings"])
+    assert any("adapted to this scene" in line for line in found.attrs["findings"])
 
 
 def test_a_map_moves_with_its_mask() -> None:

@@ -167,7 +167,7 @@ def test_findings_name_arguments_and_small_frames_are_not_checked(
     cube = reconstruct(shot.values, mask, CAMERA, iterations=1)
     said = " ".join(cube.attrs["findings"])
     assert "--" not in said
-    assert "too small to check that this is its mask" in said
+    assert "too small to check that this is its mask, in the right orientation" in said
     unasked = reconstruct(shot.values, mask, CAMERA, iterations=1, check_mask=False)
     assert "too small" not in " ".join(unasked.attrs["findings"])
 
@@ -185,7 +185,7 @@ def test_a_colour_picture_is_told_what_it_is(shot: Measurement, mask: Mask) -> N
     with pytest.raises(ShapeError, match="If it is the picture of a colour sensor"):
         reconstruct(colour, mask, CAMERA)
     with pytest.raises(
-        ShapeError, match=r"give average=True: \S+ mean is then reconstructed. Snap"
+        ShapeError, match=r"give average=True: \S+ mean is then reconstructed. Pass snap"
     ):
         reconstruct(np.stack([shot.values] * 3), mask, CAMERA)
 

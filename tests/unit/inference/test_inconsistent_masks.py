@@ -93,7 +93,7 @@ def test_a_wrong_one_is_found_out(network: Reconstructor, name: str) -> None:
     assert told.startswith("warning: ")
     assert "align=True" in told
     assert cube.attrs["interval"] == (
-        "90 %, calibrated on 9 snapshots of 3 scenes, among them masks that were not as calibrated"
+        "90 %, calibrated on 9 snapshots of 3 scenes, including wrong masks"
     )
     unasked = made(network, given, check_mask=False)
     assert "mask_inconsistent" not in unasked.attrs
@@ -140,7 +140,7 @@ def test_it_is_asked_again_where_alignment_finds_nothing(
         monkeypatch.setattr(network_method, "align_mask", lambda *_, found=found: found)
         cube = made(network, given, align=True)
         assert ("mask_inconsistent" in cube.attrs) is asked
-    assert any("align=True has found no pose" in text for text in cube.attrs["findings"])
+    assert any("align=True found no pose" in text for text in cube.attrs["findings"])
 
 
 @pytest.mark.filterwarnings("ignore:the snapshot contradicts:prismask.errors.PrismaskWarning")

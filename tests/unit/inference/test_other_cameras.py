@@ -116,8 +116,8 @@ def test_another_camera_has_factors_of_its_own(
     new, old = (cube_of(model, camera) for model in (two, one))
     np.testing.assert_array_equal(new.values, old.values)
     assert width(new) / width(old) == pytest.approx(1.4, rel=1e-3)
-    assert new.attrs["interval"].endswith("of 3 scenes, among them 4 other cameras")
-    assert "behind the training's camera, not this one" in old.attrs["interval"]
+    assert new.attrs["interval"].endswith("of 3 scenes, including 4 other cameras")
+    assert "with the training's camera, not this one" in old.attrs["interval"]
     assert any("`prismask calibrate`" in text for text in old.attrs["findings"])
     assert not any("`prismask calibrate`" in text for text in new.attrs["findings"])
 

@@ -208,7 +208,7 @@ def test_the_spread_of_exposures_is_the_noise(clean: Any, mask: Mask) -> None:
 
 @pytest.mark.parametrize("exposures", [np.ones((1, 8, 8)), [np.ones((8, 8)), np.ones((8, 9))]])
 def test_exposures_are_two_or_more_of_one_size(exposures: Any) -> None:
-    with pytest.raises(ShapeError, match="two or more of one size"):
+    with pytest.raises(ShapeError, match="two or more of the same size"):
         raw_frames.average(exposures, {})
 
 
@@ -393,9 +393,11 @@ def test_numbers_that_cannot_be_are_refused(clean: Any, counts: Any, mask: Mask)
     with pytest.raises(ValuesError, match="noise_std is 4, more than the whole range"):
         cube_of(clean, mask, noise_std=4)
     assert cube_of(counts, mask, noise_std=4, dark=200).attrs["noise_std"] == pytest.approx(4)
-    with pytest.warns(UserWarning, match=r"is 0.05 counts: .* give dark=3277"):
+    with pytest.warns(UserWarning, match=r"as 0.05 counts, .* give dark=3277"):
         cube_of(counts, mask, dark=0.05)
-    with pytest.warns(UserWarning, match=r"is 0.004 counts: .* give noise_std=262"):
+    with pytest.warns(UserWarning, match=r"as 0.05 counts, .* give dark=204.8"):
+        cube_of(counts, mask, dark=0.05, bits=12)
+    with pytest.warns(UserWarning, match=r"as 0.004 counts, .* give noise_std=262"):
         cube_of(counts, mask, dark=200, noise_std=0.004)
 
 

@@ -78,8 +78,15 @@ def test_a_solver_that_takes_the_networks_place_does_not_learn(
         for asked in ({"adapt": 3}, {"samples": 2}):
             with pytest.raises(ConfigError, match="gap-tv has no"):
                 reconstruct(given, mask, **asked)  # type: ignore[arg-type]  # numbers, both
-    with pytest.raises(ConfigError, match="gap-tv has no network that could learn"):
+    with pytest.raises(ConfigError, match="gap-tv has no network to adapt"):
         reconstruct(shot, mask, adapt=3, iterations=2)
+
+
+def test_a_level_in_percent_is_understood() -> None:
+    with pytest.raises(ConfigError, match=r"between 0 and 1\. For 90 % give 0\.9\."):
+        Options(level=90)
+    with pytest.raises(ConfigError, match=r"between 0 and 1\.$"):
+        Options(level=-1)
 
 
 def test_a_network_that_is_handed_over_is_like_one_by_name(shot: Measurement, mask: Mask) -> None:

@@ -74,7 +74,7 @@ def test_odd_sizes_are_not_guessed(measurement: tuple[int, int]) -> None:
         ((84, 40), (40, 30), "Turned by 90° the measurement would fit"),
         ((84, 40), (30, 40), "give --axis height"),
         ((60, 114), (50, 50), "mask is smaller than the scene"),
-        ((60, 114), (70, 70), "The mask is 10 px too tall and 10 px too wide, and which part"),
+        ((60, 114), (70, 70), "The mask is 10 px too tall and 10 px too wide, and this"),
     ],
 )
 def test_sizes_that_do_not_fit_name_what_would(
@@ -83,6 +83,12 @@ def test_sizes_that_do_not_fit_name_what_would(
     with pytest.raises(ShapeError) as raised:
         inspection.check_fit(measurement, mask, CASSI.from_step())
     assert sentence in str(raised.value)
+
+
+def test_offsets_that_spread_too_little_are_what_is_to_be_checked() -> None:
+    camera = CASSI((0.0, 4.3, 8.5))
+    with pytest.raises(ShapeError, match="spread over 20 px: check the band offsets"):
+        inspection.check_fit((40, 60), (40, 40), camera)
 
 
 def test_dual_disperser_wants_a_longer_mask() -> None:
@@ -193,7 +199,7 @@ def test_planes_of_other_wavelengths_are_told(moved: float, told: bool) -> None:
     assert bool(found) == told
     if told:
         assert found[0].weight == "warning"
-        assert f"450 to 550 nm: they are {moved:g} nm apart" in found[0].text
+        assert f"450 to 550 nm, up to {moved:g} nm away" in found[0].text
 
 
 def test_planes_without_wavelengths_say_nothing() -> None:

@@ -107,7 +107,7 @@ def test_a_camera_that_spreads_further_is_reconstructed(
     cube = reconstruct(shot, record, camera, check_mask=False, device="cpu")
     assert cube.attrs["model"] == "lumen.m2m"
     assert cube.attrs["frame_stretch"] == pytest.approx(factor, rel=0.01)
-    told = f"the network reads the frame with pixels {1 / factor:.2f} times as long"
+    told = f"the frame is resampled to pixels {1 / factor:.2f} times as long"
     assert any(told in line for line in cube.attrs["findings"])
     assert cube.values.shape == truth.shape
     assert cube.lower is not None

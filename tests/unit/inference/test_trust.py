@@ -53,7 +53,7 @@ def test_a_right_case_is_good() -> None:
     verdict = rule().verdict(facts(), 0.2, -0.01)
     assert verdict.grade == "good"
     assert verdict.trust > 0.5
-    assert verdict.text.startswith("as for scenes of the fit")
+    assert verdict.text.startswith("as in validation with the right mask")
     assert verdict.findings(align=False, adapt=False) == []
     assert not verdict.takes_solver
 

@@ -57,11 +57,11 @@ def test_integers_are_fractions_of_full_scale_as_in_files(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("given", "error", "told"),
     [
-        (Mask(VALUES[0]), ValuesError, "measurement is a Mask; a Measurement belongs there"),
+        (Mask(VALUES[0]), ValuesError, "measurement is a Mask and must be a Measurement"),
         (VALUES, ShapeError, "measurement is 3×5×7; one measurement is H×W"),
         (np.float32(1), ShapeError, "measurement is a single number"),
         ({"y": 1}, ValuesError, "measurement is a dict; give a record, the path of a file"),
-        ([[1, 2], [3]], ValuesError, "no array of numbers"),
+        ([[1, 2], [3]], ValuesError, "not an array of numbers"),
         (1j * VALUES[0], ValuesError, "real numbers are needed"),
     ],
 )

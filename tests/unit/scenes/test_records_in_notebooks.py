@@ -34,8 +34,12 @@ def test_one_line(cube: Cube) -> None:
 @pytest.mark.parametrize("nm", [NM, None, NM + 2000])
 def test_the_card_has_a_thumbnail_and_is_safe(nm: np.ndarray | None) -> None:
     large = np.broadcast_to(VALUES[:, :1, :1], (4, 400, 900))
-    shown = Cube(large, nm, attrs={"title": "<script>", "findings": ["warning: a & b"]})
-    html = shown._repr_html_()
+    attrs = {
+        "title": "<script>", "findings": ["warning: a & b"], "residual": "residual 0.1 rms",
+        "trust_grade": "poor", "trust_because": "the snapshot contradicts its mask.",
+    }  # fmt: skip
+    html = Cube(large, nm, attrs=attrs)._repr_html_()
+    assert "trust: poor. The snapshot contradicts its mask.<br>self-check: residual 0.1 rms" in html
     assert "&lt;script&gt;" in html
     assert "<script>" not in html
     assert "warning: a &amp; b" in html

@@ -44,7 +44,7 @@ def test_a_mask_keeps_its_own_copy_that_nobody_changes() -> None:
         (np.where(STD > 0.09, np.inf, STD), ValuesError, "mask_std"),
         (255 * STD, ValuesError, "goes up to 2.*; a mask's values lie between 0 and 1.*Divide it"),
         (STD.astype(str), ValuesError, "mask_std holds <U.* values"),
-        ([[0.1], [0.1, 0.2]], ValuesError, "mask_std is no array of numbers"),
+        ([[0.1], [0.1, 0.2]], ValuesError, "mask_std is not an array of numbers"),
     ],
     ids=["size", "number", "negative", "NaN", "infinite", "too large", "text", "ragged"],
 )

@@ -56,13 +56,13 @@ def calibrate(
     cache: Path | None = None,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Fit the interval and the rule of trust of trained weights, and store both with them.
+    """Fit the interval and the trust grade of trained weights, and store both with them.
 
-    Validation and training scenes are photographed as they are, under lamps, with lines and narrow
-    bands planted into their spectra, with noise, through wrong masks and by other cameras; a small
-    regressor learns how wide error bars have to be. Each validation scene, from which the network
-    did not learn, is judged by a regressor that has not seen it either.
-    What was found by scene, quarter of the intensities, band and condition is printed and stored.
+    Snapshots of validation and training scenes are simulated: unchanged, under lamps, with lines
+    and narrow bands added to their spectra, with noise, through wrong masks and with other cameras.
+    A small regressor learns from them how wide error bars must be. Each validation scene, which the
+    network did not learn from, is judged by a regressor that has not seen it either. The results by
+    scene, quarter of the intensities, band and condition are printed and stored.
 
     Parameters
     ----------
@@ -74,35 +74,36 @@ def calibrate(
         Folder with the scenes and splits.json; its test scenes are not used. [default:
         PRISMASK_DATA, or ../shared/data]
     snapshots
-        How many snapshots of validation scenes; scenes take turns.
+        Number of snapshots of validation scenes, shared among the scenes.
     training_snapshots
-        How many of training scenes, from which the regressor learns besides; nothing is judged by
-        them. 0: none.
+        Number of snapshots of training scenes, which the regressor also learns from; nothing is
+        judged by them. 0: none.
     rows
-        Lines of each snapshot across the dispersion.
+        Height of each snapshot across the dispersion, in pixels.
     size
-        Pixels of each along it.
+        Its width along the dispersion, in pixels.
     minutes
-        Reconstruct for about this long at most, and fit what there is then. [default: no limit]
+        Reconstruct for about this long at most, then fit. [default: no limit]
     noise_std
         Strongest noise, relative to the cube's range as in evaluate --noise. Three in ten snapshots
-        have none, the others between 0.001 and this.
+        have none, the others between 0.001 and this value.
     wrong
-        Share of the snapshots whose mask is shifted, out of focus or behind another dispersion.
+        Share of the snapshots whose mask is shifted or blurred, or whose dispersion is slightly
+        off.
     other
-        Share of those that come from other cameras than the training's; 0: none, and the interval
-        will be too narrow there.
+        Share of the snapshots from other cameras than that of the training; 0: none, and the
+        interval will be too narrow for such cameras.
     mirror_ensemble
         Members of the network's mirror ensemble, from now on: 1, or 2 (also run on the snapshot
         mirrored across the dispersion: the mean of both is better, and where they differ the error
-        bars grow). [default: as the weights say]
+        bars grow). [default: from the weights]
     seed
-        Seed of everything that is drawn.
+        Seed of all random choices.
     device
         Where to compute: auto, cpu, cuda, cuda:1 or mps.
     cache
-        Folder for what is kept of each snapshot; the same command goes on from there when it was
-        stopped. [default: beside the output; removed at the end]
+        Folder for intermediate results; repeat the command to resume from them. [default: next to
+        the output; removed at the end]
     overwrite
         Replace the output if it exists.
     """

@@ -40,35 +40,35 @@ def camera(
 ) -> None:
     """Measure a camera from pictures of its mask, each in light of one wavelength.
 
-    For cameras with one disperser. Four or five wavelengths show the curve of a prism.
+    For cameras with one disperser. A prism needs four or five wavelengths, because its dispersion
+    is curved.
 
     Parameters
     ----------
     pictures
-        NM=FILE: wavelength in nm and the sensor's picture of the mask, evenly lit by it, as in
-        450=blue.tif 550=green.tif 650=red.tif. All of the size of a snapshot.
+        NM=FILE: the wavelength in nm and the sensor's picture of the mask, uniformly lit at that
+        wavelength, as in 450=blue.tif 550=green.tif 650=red.tif. All are as large as a snapshot.
     out
-        The mask to write, with the camera noted in it: reconstruct then needs no further
-        description of the camera.
+        The mask file to write. It includes the camera, so reconstruct needs no other description.
     flat
         Picture of the same light without the mask: one FILE for all, or NM=FILE for each.
-        Without one, the brightest cells count as fully open.
+        Without one, the brightest cells are taken to be fully open.
     dark
         Dark frame, a picture with the shutter closed (a file); or dark level (a number).
     step
-        Pixels from band to band, roughly, for bands from the first wavelength to the last.
-        [default: 2, as the networks know them]
+        Approximate pixels per band, for bands from the first wavelength to the last. [default: 2,
+        as in the training of the networks]
     bands
-        Number of bands instead of --step, evenly spaced in pixels.
+        Number of bands, evenly spaced in pixels, instead of --step.
     wavelengths
-        Centres of the bands in nm instead of --step, as a,b,c or a text file.
+        Centres of the bands in nm, as a,b,c or a text file, instead of --step.
     axis
-        The axis of the dispersion. [default: along which the pictures move]
+        The axis of the dispersion. [default: the one along which the pictures move]
     degree
-        Of the polynomial in nm or, for a prism, in 1/nm². [default: what best predicts pictures
-        left out of the fit]
+        Degree of the polynomial in nm or, for a prism, in 1/nm². [default: the one that best
+        predicts pictures left out of the fit]
     figure
-        Draw what was found beside the output, as PNG.
+        Draw the result as a PNG next to the output.
     overwrite
         Replace the outputs if they exist.
     """
@@ -77,7 +77,7 @@ def camera(
     from prismask.scenes.formats.files import save
 
     if out.suffix.lower() == ".npy":
-        raise ConfigError(f"{out}: a .npy file holds no notes about the camera; write .nc or .mat.")
+        raise ConfigError(f"{out}: .npy files cannot store the camera; write .nc or .mat.")
     lit, even = [_named(text) for text in pictures], [_named(text) for text in flat or []]
     read = [*(path for _, path in (*lit, *even)), dark, wavelengths]
     check_record(out, overwrite, *read)
@@ -102,7 +102,7 @@ def camera(
     save(found.mask, out, overwrite=overwrite)
     say(_text(found))
     if not flat:
-        remark("note: without --flat uneven light counts as a mask that is less open there.")
+        remark("note: without --flat, uneven light cannot be told from a less transparent mask.")
     for text in found.findings:
         remark(f"note: {text}")
     if figure:
@@ -162,8 +162,8 @@ def _check_exposure(path: Path, picture: Picture) -> None:
     share = saturated_share(torch.tensor(picture))
     if share > CLIPPED_SHARE:
         remark(
-            f"warning: {100 * share:.2g} % of the pixels of {path} are at its largest value. If it "
-            "is overexposed, cells are wider open in it than they are: expose for less."
+            f"warning: {100 * share:.2g} % of the pixels of {path} are at its largest value. "
+            "Overexposure makes open cells look wider than they are: use a shorter exposure."
         )
 
 

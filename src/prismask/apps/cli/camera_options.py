@@ -104,20 +104,20 @@ class CameraOptions:
     """Where each band lands on the sensor."""
 
     bands: int | None = None
-    """Number of spectral bands. [default: what the files say, else 28]"""
+    """Number of spectral bands. [default: from the files, otherwise 28]"""
     step: float | None = None
-    """Dispersion in pixels per band; negative runs the other way. [default: what the files say,
-    else 2]"""
+    """Dispersion in pixels per band; negative for the opposite direction. [default: from the files,
+    otherwise 2]"""
     offsets: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None
-    """Displacement of each band in pixels, as a,b,c or a text file, instead of --step."""
+    """Offset of each band in pixels, as a,b,c or a text file, instead of --step."""
     polynomial: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None
     """Calibration px(λ) = c0 + c1·λ + … with λ in nm, as c0,c1,…, instead of --step."""
     wavelengths: str | None = None
     """Centre wavelength of each band in nm, as a,b,c or a text file."""
     axis: Axis | None = None
-    """The axis along which the prism disperses. [default: what the files say, else width]"""
+    """The axis along which the prism disperses. [default: from the files, otherwise width]"""
     design: Design | None = None
-    """One disperser or two. [default: what the files say, else single]"""
+    """One disperser or two. [default: from the files, otherwise single]"""
 
     def wavelength_list(self) -> tuple[float, ...] | None:
         """`--wavelengths` as numbers."""
@@ -171,30 +171,30 @@ class RawFrameOptions:
     """From what a camera writes to a snapshot."""
 
     dark: str | None = None
-    """Dark frame (a file), or dark level (a number: in counts where the snapshot's pixels are
-    integers, else in its own units). [default: a level that is estimated from the snapshot]"""
+    """Dark frame (a file), or dark level (a number, in counts if the snapshot's pixels are
+    integers, otherwise in its own units). [default: a level estimated from the snapshot]"""
     flat: Path | None = None
-    """Flat field: a picture of even light without the mask."""
+    """Flat field: a picture of uniform light without the mask."""
     bad_pixels: str = "auto"
-    """Map of bad pixels (a file, 0 where they are sound), which are left out; auto: hot and dead
-    ones are found; none: all are taken as measured."""
+    """Map of bad pixels to ignore (a file, 0 where a pixel is good); auto: find hot and dead ones;
+    none: use all pixels."""
     bits: int | None = None
-    """Bits of the sensor, if its counts came in a 16-bit file: 12 makes 4095 full scale. [default:
-    full scale is that of the file, in every snapshot alike]"""
+    """Bit depth of the sensor, if its counts are stored in a 16-bit file: with 12, full scale is
+    4095. [default: full scale is that of the file, the same for every snapshot]"""
     average: bool = False
-    """The snapshots, or the pages of the one file, are exposures of one scene: average them, and
-    take their spread for the noise."""
+    """The snapshots, or the pages of a single file, are exposures of one scene: average them, and
+    use their spread as the noise."""
     turn_snapshot: Orientation | None = None
-    """Turn the snapshot first, if its file is the wrong way round; frames of its sensor (--dark,
-    --flat, --bad-pixels) are turned with it."""
+    """Turn the snapshot first, if its file has the wrong orientation; --dark, --flat and
+    --bad-pixels are turned with it."""
     turn_mask: Orientation | None = None
     """Turn the mask first."""
     crop_mask: str | None = None
     """Part of the mask to use, as TOP,LEFT,HEIGHT,WIDTH in pixels."""
     mask_std: str | None = None
-    """How far the mask may be wrong, as a standard deviation in its units (0 to 1): a number, or a
-    file with one for each pixel, which is turned and cropped like the mask. [default: what the
-    mask's file says; else the network estimates it]"""
+    """How wrong the mask may be: a standard deviation in its units (0 to 1), as a number or as a
+    file with one value per pixel, which is turned and cropped like the mask. [default: from the
+    mask's file; otherwise estimated by the network]"""
 
     def options(self) -> dict[str, Any]:
         """Those that the library takes, as it takes them."""
@@ -286,7 +286,7 @@ def number_or_file(text: str, option: str) -> float | Path:
     except ValueError:
         path = Path(text)
     if not path.exists():
-        raise ConfigError(f"{option} is {text!r}; give a number, or a file that is there.")
+        raise ConfigError(f"{option} is {text!r}, which is neither a number nor an existing file.")
     return path
 
 

@@ -36,30 +36,29 @@ def refine(
 ) -> None:
     """Refine a calibrated mask from snapshots that were taken through it.
 
-    Scenes need not be known. From one or two snapshots the mask's pose is found, from three on its
-    pixels as well; ten are better. Stopped work goes on where it was when the command is given
-    again.
+    The scenes need not be known. One or two snapshots give the pose of the mask; three or more also
+    refine its pixels, and ten are better. Repeat the command to resume interrupted work.
 
     Parameters
     ----------
     snapshots
-        Snapshots of one camera: files, folders, or patterns in quotes. Different scenes with edges
-        and several colours, none of them overexposed.
+        Snapshots of one camera: files, folders, or patterns in quotes. Use different scenes with
+        edges and several colours, none of them overexposed.
     mask
         The mask as calibrated.
     out
-        The mask to write, with its pose corrected, its pixels refined, and how far each may still
-        be wrong, which `reconstruct` uses by itself.
+        The mask to write: its pose corrected, its pixels refined, and with the remaining
+        uncertainty of each, which `reconstruct` uses.
     rounds
-        Turns of cubes and mask at most; 0 corrects the pose alone.
+        Maximum number of rounds that alternate between cubes and mask; 0 corrects the pose only.
     dark
         Dark frame (a file), or dark level (a number). [default: estimated from each snapshot]
     bits
-        Bits of the sensor, if its counts came in a 16-bit file.
+        Bit depth of the sensor, if its counts are stored in a 16-bit file.
     noise_std
-        Noise of the snapshots, as reconstruct takes it. [default: estimated from each]
+        Noise of the snapshots, as for reconstruct. [default: estimated from each]
     model
-        Weights that are told how far a mask may be wrong. [default: lumen.m2m]
+        Weights that accept how wrong a mask may be. [default: lumen.m2m]
     device
         Where to compute: auto, cpu, cuda, cuda:1 or mps.
     overwrite
@@ -99,9 +98,9 @@ def check(
     device: str = "auto",
     overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
-    """Say whether a mask still fits its camera, from snapshots taken through it.
+    """Check whether a mask still fits its camera, from snapshots taken through it.
 
-    Ends with 0 where it does and with 1 where most snapshots contradict it.
+    The exit status is 0 if it does, and 1 if most snapshots contradict it.
 
     Parameters
     ----------
@@ -110,17 +109,17 @@ def check(
     mask
         The mask as calibrated, or refined.
     most
-        Snapshots that are looked at, evenly spread; 12 take about a minute.
+        Number of snapshots to use, evenly spread; 12 take about a minute.
     figure
-        Drift over time as a PNG, if the files or their names have dates.
+        Plot of the drift over time, a PNG, if the files or their names contain dates.
     dark
         Dark frame (a file), or dark level (a number). [default: estimated from each snapshot]
     bits
-        Bits of the sensor, if its counts came in a 16-bit file.
+        Bit depth of the sensor, if its counts are stored in a 16-bit file.
     noise_std
-        Noise of the snapshots, as reconstruct takes it. [default: estimated from each]
+        Noise of the snapshots, as for reconstruct. [default: estimated from each]
     model
-        Weights that are told how far a mask may be wrong. [default: lumen.m2m]
+        Weights that accept how wrong a mask may be. [default: lumen.m2m]
     device
         Where to compute: auto, cpu, cuda, cuda:1 or mps.
     overwrite

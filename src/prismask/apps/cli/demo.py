@@ -90,13 +90,13 @@ def demo(
     size
         Height and width of the scene in pixels.
     seed
-        Seed of the textures, the mask and the noise.
+        Random seed of the textures, the mask and the noise.
     illuminant
         The light in the scene: D65, A, FL2 …
     method
         A solver instead of the network: gap-tv, twist …
     model
-        Weights by name or path. [default: those that `reconstruct` takes]
+        Weights by name or path. [default: those that `reconstruct` uses]
     device
         auto, cpu or cuda.
     overwrite
@@ -208,7 +208,7 @@ def _refuse_existing(out: Path, overwrite: bool) -> None:
     taken = [name for name in (*RECORDS, *PICTURES, PAGE) if (out / name).exists()]
     if taken and not overwrite:
         raise OutputExistsError(
-            f"{out} holds a demo already ({taken[0]} …) and was kept. Choose another folder with "
+            f"{out} already contains a demo ({taken[0]} …). Choose another folder with "
             "--out, or give --overwrite."
         )
 
@@ -292,9 +292,9 @@ def what_one_sees(shoot: Shoot) -> str:
     numbers = (
         f"Half of the pixels are off by less than {typical:.1f} % of full scale, one in a hundred "
         f"by more than {worst:.0f} %. Of the six patches below, {name} is furthest off: its mean "
-        f"spectrum lies between {low:+.0f} % and {high:+.0f} % of its own peak away from the "
-        "truth, depending on the band. The prism spreads light along rows, so errors beside "
-        "bright edges are to be expected in that direction."
+        f"spectrum differs from the truth by {low:+.0f} % to {high:+.0f} % of its own peak, "
+        "depending on the band. The prism spreads light along rows, so errors next to bright "
+        "edges are to be expected in that direction."
     )
     return " ".join([numbers, *interval_words(shoot), method_words(shoot)])
 
@@ -306,9 +306,8 @@ def interval_words(shoot: Shoot) -> list[str]:
         return []
     inside = 100 * float(((shoot.truth.values >= lower) & (shoot.truth.values <= upper)).mean())
     return [
-        f"Every value comes with an interval that claims to hold the truth "
-        f"{100 * LEVEL:.0f} times out of 100; in this scene, which is not like those it was "
-        f"fitted on, it did {inside:.0f} times."
+        f"Every value has an interval that should contain the truth {100 * LEVEL:.0f} times out of "
+        f"100; in this scene, which is unlike those it was fitted on, it did {inside:.0f} times."
     ]
 
 
@@ -316,13 +315,13 @@ def method_words(shoot: Shoot) -> str:
     """What to think of the method, in a sentence or two."""
     if shoot.estimate.attrs["method"] == "network":
         return (
-            "The network was trained on photographs of real things through other masks; it has "
-            "seen neither this mask nor any drawn scene."
+            "The network was trained on real scenes with other masks; it has seen neither this "
+            "mask nor any drawn scene."
         )
     return (
-        "The scene was laid out with large, even surfaces and a dim background, which suits this "
-        "method; a busy or bright scene comes out worse. It needs no training and assumes only "
-        "that scenes are smooth between edges."
+        "The scene has large, even surfaces and a dim background, which suits this method; busy or "
+        "bright scenes are reconstructed less well. It needs no training and assumes only that "
+        "scenes are smooth between edges."
     )
 
 

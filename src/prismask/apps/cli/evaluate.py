@@ -35,17 +35,17 @@ class SceneOptions:
     """The data folder. [default: PRISMASK_DATA, or shared/data nearby]"""
     scenes: str | None = None
     """Scenes of the data folder, or files, separated by commas; validation and train stand for all
-    scenes of that part. [default: the split's test]"""
+    scenes of that part. [default: the test scenes of the split]"""
     size: str | None = None
-    """Height and width of the middle of each scene that is taken, as in 192,224 or 256. [default:
-    all of it]"""
+    """Use only the centre of each scene, with this height and width, as in 192,224 or 256.
+    [default: the whole scene]"""
     split: Path | None = None
     """A TOML file that names scenes and masks instead of the data folder's splits.json."""
     camera: str | None = None
-    """The camera, as in step=3,axis=height or bands=31,design=dual or offsets=FILE. [default: the
-    split's, else 2 px per band along the width]"""
+    """The camera, as in step=3,axis=height or bands=31,design=dual or offsets=FILE. [default: that
+    of the split, otherwise 2 px per band along the width]"""
     resample: bool = False
-    """Bring scenes to the bands of the models, or of --camera."""
+    """Interpolate scenes to the bands of the models, or of --camera."""
     noise: float = 0.0
     """Measurement noise: std on 2/C times the snapshot of C bands, so relative to the cube's range
     (white is 1)."""
@@ -73,10 +73,10 @@ class DeliveryOptions:
     align: bool = False
     """First find the pose of the mask from every snapshot, as reconstruct --align does."""
     adapt: int = 0
-    """Steps in which networks first learn every scene, as with reconstruct --adapt."""
+    """Steps in which networks first adapt to every scene, as reconstruct --adapt does."""
     mask_std: float | None = None
-    """How far every mask may be wrong, for networks that use it, as with reconstruct
-    --mask-std. [default: nothing, they estimate it]"""
+    """How wrong every mask may be, for networks that use it, as for reconstruct --mask-std.
+    [default: estimated by the networks]"""
 
 
 @Parameter(name="*")
@@ -85,17 +85,17 @@ class WorkOptions:
     """How a long run is shared out and resumed: `evaluate` and `stress`."""
 
     batch: int = 10
-    """Scenes that go through a model at once."""
+    """Number of scenes per batch."""
     workers: int = 1
     """Processes on this machine."""
     threads: int | None = None
-    """CPU threads per process. [default: the cores shared out]"""
+    """CPU threads per process. [default: the cores divided among the processes]"""
     dask: str | None = None
     """Address of a Dask scheduler, or local."""
     resume: bool = False
-    """Go on with the run that the folder holds."""
+    """Resume the run in the folder."""
     allow_overlap: bool = False
-    """Test models on masks or scenes they were trained on, and mark it beside the score."""
+    """Also test models on masks or scenes they were trained on, and mark their scores."""
 
 
 Shared = SceneOptions | ProtocolOptions | DeliveryOptions | WorkOptions
@@ -118,26 +118,26 @@ def evaluate(
 ) -> int:
     """Score models side by side on identical measurements: mean ± std over masks.
 
-    What is scored is what `reconstruct` delivers, behind any camera.
+    The cubes that are scored are those that `reconstruct` returns, for any camera.
 
     Parameters
     ----------
     models
-        Weights files, run folders, fresh networks (srn) or solvers (gap-tv), with options as in
+        Weights files, run folders, new networks (srn) or solvers (gap-tv), with options as in
         gap-tv:iterations=30 and labels as in mine=weights.safetensors.
     out
-        Folder for tables and record.
+        Output folder for the tables and the record.
     trials
         Masks per group, drawn without replacement; one-to-one has one.
     seed
-        Draws masks and noise and starts fresh networks.
+        Random seed of masks, noise and new networks.
     metrics
         Names, separated by commas; inside is the share of true values within the 90 % interval.
         [default: all but inside]
     precision
         Of networks: auto (half on a GPU where it moves no PSNR by 0.005 dB), float32 or half.
     without_timing
-        Leave out the measurement of each method's speed and memory.
+        Do not measure the speed and memory of each method.
     """
     from prismask.evaluation.run.runner import evaluate as run
 
@@ -170,20 +170,20 @@ def stress(
     delivery: DeliveryOptions = DeliveryOptions(),
     work: WorkOptions = WorkOptions(),
 ) -> int:
-    """Score models on cameras that differ a little from their description.
+    """Score models on cameras that differ slightly from their description.
 
     Parameters
     ----------
     models
-        Weights files, run folders, fresh networks (srn) or solvers (gap-tv).
+        Weights files, run folders, new networks (srn) or solvers (gap-tv).
     out
-        Folder for tables and record.
+        Output folder for the tables and the record.
     groups
-        Mask groups of the split, or fabricated. [default: those apart from its single mask]
+        Mask groups of the split, or fabricated. [default: all except its single mask]
     trials
         Masks per group.
     seed
-        Draws masks, directions of faults and noise.
+        Random seed of masks, directions of faults and noise.
     faults
         shift, rotation, blur, gain, mask_noise, dispersion, measurement_noise, mismatch,
         recalibration, separated by commas, with sizes as in shift=0.5,1,blur=0.7. [default: all,
@@ -228,26 +228,26 @@ def spectra_test(
     quick: bool = False,
     resume: bool = False,
 ) -> int:
-    """Measure what models make of spectra with structure: lines, dips, lamps, lasers.
+    """Test models on spectra with structure: lines, dips, lamps, lasers.
 
-    A structure is planted into drawn and validation scenes, photographed through fabricated masks
-    and reconstructed as `reconstruct` does it, with its interval.
+    A structure is added to drawn and validation scenes; snapshots are simulated through fabricated
+    masks and reconstructed as `reconstruct` does, with intervals.
 
     Parameters
     ----------
     models
-        Weights files, run folders, fresh networks (srn) or solvers (gap-tv).
+        Weights files, run folders, new networks (srn) or solvers (gap-tv).
     out
-        Folder for tables and record.
+        Output folder for the tables and the record.
     data
-        The data folder. [default: PRISMASK_DATA, or shared/data nearby; without one, drawn scenes
-        alone]
+        The data folder. [default: PRISMASK_DATA, or shared/data nearby; without one, only drawn
+        scenes]
     groups
         drawn, validation, separated by commas. [default: both]
     features
         smooth, line, cosine, dips, laser, lamp, separated by commas. [default: all]
     trials
-        Masks per group, each with a scene of its own. [default: 4]
+        Masks per group, each with its own scene. [default: 4]
     size
         Height and width of the scenes in pixels. [default: 128]
     noise
@@ -256,15 +256,15 @@ def spectra_test(
     level
         Level of the interval.
     seed
-        Draws scenes, masks, structures and noise.
+        Random seed of scenes, masks, structures and noise.
     camera
         The camera, as in step=3,axis=height. [default: 28 bands, 2 px per band along the width]
     device
         auto, cpu, cuda or cuda:1.
     quick
-        One structure of each kind in one trial of 64 pixels, to try it out.
+        Only one structure of each kind in one trial of 64 pixels, to try the command.
     resume
-        Go on with the run that the folder holds.
+        Resume the run in the folder.
     """
     from prismask.evaluation.run.spectra import spectra_test as run
 
@@ -309,29 +309,29 @@ def analyse(
     without_figures: bool = False,
     overwrite: bool = False,
 ) -> int:
-    """Analyse models: spectra, spread over masks, whether error bars are true, learned noise.
+    """Analyse models: spectra, spread over masks, coverage of error bars, learned noise.
 
     Parameters
     ----------
     models
-        Weights files, run folders, fresh networks (srn) or solvers (gap-tv), with labels as in
+        Weights files, run folders, new networks (srn) or solvers (gap-tv), with labels as in
         mine=weights.safetensors.
     out
         Folder for numbers (analysis.json), arrays (.npz) and figures.
     masks
-        Masks per group, over which the spread is taken; the paper takes 100.
+        Masks per group for the spread; the paper uses 100.
     samples
-        Masks drawn from a network's posterior; below 2 there is no spread over samples.
+        Masks to draw from a network's posterior; the spread over samples needs at least 2.
     seed
-        Draws masks, samples and noise and starts fresh networks.
+        Random seed of masks, samples, noise and new networks.
     precision
         Of networks: auto, float32 or half.
     allow_overlap
-        Analyse models on masks or scenes they were trained on, and mark it.
+        Also analyse models on masks or scenes they were trained on, and mark them.
     without_figures
-        Leave the figures out; the report draws them from the arrays anyway.
+        Draw no figures; the report draws them from the arrays anyway.
     overwrite
-        Replace the analysis that the folder holds.
+        Replace the analysis in the folder.
     """
     from prismask.evaluation.analyses.runner import analyse as run
 
@@ -478,18 +478,20 @@ def report(
     truth_pictures: bool = True,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Make one HTML page, and Markdown tables beside it, of a folder's results.
+    """Make an HTML page and Markdown tables of a folder's results.
 
     Parameters
     ----------
     folder
-        Looked through for evaluations, stress tests, tests of spectra, analyses and trainings.
+        The folder to search for evaluations, stress tests, tests of spectra, analyses and
+        trainings.
     out
-        The HTML file; its tables go beside it as .md. [default: report.html in the folder]
+        The HTML file; its tables are written next to it as .md. [default: report.html in the
+        folder]
     title
         Heading of the page.
     figures
-        Folder that gets every figure as a PNG, linked from the Markdown. [default: none]
+        Folder for every figure as a PNG, linked from the Markdown. [default: none]
     truth_pictures
         Show pictures of the true scenes; leave them out before publishing a page about a data
         set that is not yours.
@@ -519,17 +521,18 @@ def report(
 
 
 def join(folders: list[Path], /, *, out: Annotated[Path, Parameter(name=["--out", "-o"])]) -> None:
-    """Put evaluations that were made apart into one table, with differences mask by mask.
+    """Combine separate evaluations in one table, with differences mask by mask.
 
-    They must have used the same scenes, masks, camera, seed and noise, so that their models saw
-    the same snapshots. Needs their tables only, no weights: those of another laboratory will do.
+    They must have used the same scenes, masks, camera, seed and noise, so that their models saw the
+    same snapshots. Only their tables are needed, no weights, so they can come from another
+    laboratory.
 
     Parameters
     ----------
     folders
         Two or more folders that `prismask evaluate` wrote.
     out
-        Folder for the joined tables and record.
+        Output folder for the joined tables and the record.
     """
     from prismask.evaluation.run.join import join as put_together
 

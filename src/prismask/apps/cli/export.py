@@ -37,20 +37,20 @@ def export(
     target
         The file to write: .onnx, or .pt2 for a package of torch.export.
     mask
-        The calibrated mask; its size fixes that of the snapshots.
+        The calibrated mask; its size determines that of the snapshots.
     model
         Trained weights: a name from `prismask models`, or the path of a weights file. [default:
-        those that `reconstruct` takes for the camera]
+        those that `reconstruct` uses for the camera]
     frame
-        Size of the snapshots as HEIGHT,WIDTH in pixels, to find the camera by or to make sure.
-        [default: what mask and camera make]
+        Size of the snapshots as HEIGHT,WIDTH in pixels, to determine or to check the camera.
+        [default: follows from mask and camera]
     noise_std
         Noise of every snapshot, a standard deviation as a fraction of full scale, fixed in the
         file. [default: an input of the network]
     mask_std
-        How far the mask may be wrong, as a standard deviation in its units (0 to 1): a number, or a
-        file with one for each pixel. [default: what the mask's file says; else the network
-        estimates it]
+        How wrong the mask may be: a standard deviation in its units (0 to 1), as a number or as a
+        file with one value per pixel. [default: from the mask's file; otherwise estimated by the
+        network]
     crop_mask
         Part of the mask to use, as TOP,LEFT,HEIGHT,WIDTH in pixels.
     mask_variable

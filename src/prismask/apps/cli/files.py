@@ -120,16 +120,16 @@ def convert(
     wavelengths: str | None = None,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Write a cube, mask or measurement in the format of another file extension.
+    """Convert a cube, mask or measurement to the format of another file extension.
 
     Parameters
     ----------
     source
-        The file to read; its format is found from its content.
+        The file to read; its format is recognised from its content.
     target
         The file to write: .nc, .mat, .npz, .npy, .tif, .hdr …
     kind
-        What the file holds, where the names in it do not say.
+        What the file holds, if the names in it do not tell.
     variable
         The variable to take from a file that holds several.
     wavelengths

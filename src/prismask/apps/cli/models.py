@@ -25,7 +25,7 @@ def models(
     Parameters
     ----------
     weights
-        The name of shipped weights, or the path of a weights file, to show in full.
+        Weights to show in full: a name from the list, or the path of a file.
     as_json
         Print one JSON object with everything.
     """
@@ -43,7 +43,7 @@ def models(
     say(
         "Backbones to train, with parameters, multiply-adds and speed for a scene of 256×256 and "
         f"28 bands\n({_speeds_text()} on one H200).\n"
-        "A + after the name also shows it the normalised snapshot and the mask."
+        "A + after a name adds the normalised snapshot and the mask to the inputs."
     )
     say(table([(one["name"], _backbone_line(one)) for one in backbones], indent="  "))
     say("")

@@ -68,30 +68,30 @@ def reconstruct(
     Parameters
     ----------
     snapshots
-        The measurement in any format that Prismask reads; or several, a folder, or a pattern
-        such as `'shots/*.mat'`. A run that was interrupted goes on where it stopped.
+        A snapshot in any format that Prismask reads; or several, a folder, or a pattern such as
+        `'shots/*.mat'`. Repeat the command to resume an interrupted run.
     mask
-        The calibrated mask they were taken through. Repeat it for several calibrations of one mask:
-        their mean is used, and their spread says how far it may be wrong, unless --mask-std does.
+        The calibrated mask. Give several calibrations of the same mask by repeating the option:
+        their mean is used, and their spread as --mask-std unless you set it.
     out
         The cube to write (.nc, .mat, .hdr, .tif by extension); a folder for several snapshots.
     iterations
-        Iterations of the solver. [default: its own]
+        Iterations of the solver. [default: depends on the solver]
     pose
-        A cube made with --align: use the mask in the pose that was found then. For all other
-        snapshots of a camera that stays as it is.
+        A cube made with --align, whose mask pose is used again. For further snapshots as long as
+        nothing in the camera moves.
     workers
-        Processes that work on a folder at the same time.
+        Number of processes for a folder.
     dask
-        Share a folder out to the workers of a Dask cluster: the address of its scheduler, such
-        as `tcp://host:8786` (every worker must find the files under the same names), or local for
-        one of --workers processes on this machine.
+        Distribute a folder over a Dask cluster: the address of its scheduler, such as
+        `tcp://host:8786` (every worker must see the files under the same paths), or local for a
+        cluster of --workers processes on this machine.
     extension
-        Format of the cubes of a folder: nc, mat, hdr, tif …
+        Format of the cubes from a folder: nc, mat, hdr, tif …
     quick_look
-        Write a picture beside the cube as well, as the eye would see it.
+        Also write a picture of the cube in true colour.
     timings
-        Say where the time went, by part: table, or the .json file to write as well.
+        Show how long each part took: table, or the name of a .json file to write it to as well.
     variable
         The variable that is the measurement, in a file that holds several.
     mask_variable
@@ -100,7 +100,7 @@ def reconstruct(
         Replace outputs that exist.
     """
     if not snapshots:
-        raise ConfigError("give a snapshot, a folder of them, or a pattern in quotes.")
+        raise ConfigError("give a snapshot, a folder of snapshots, or a pattern in quotes.")
     frames = raw or RawFrameOptions()
     described = camera or CameraOptions()
     chosen = _options(method or MethodOptions(), frames, iterations, pose)
@@ -114,11 +114,11 @@ def reconstruct(
         read = (*read, *work.exposures)
     elif is_many(snapshots):
         if timings is not None:
-            raise ConfigError("--timings is about one snapshot, and these are several.")
+            raise ConfigError("--timings works for a single snapshot, and these are several.")
         return _many(list(snapshots), work, out, extension, workers, dask, read)
     if dask is not None:
         raise ConfigError(
-            f"--dask shares several snapshots out, and {snapshots[0]} is one: leave out --dask."
+            f"--dask is for several snapshots, and {snapshots[0]} is only one: leave it out."
         )
     _one(snapshots[0], work, out, read, _timings_file(timings))
     return 0
@@ -383,14 +383,15 @@ def _summary(out: Path, cube: Cube) -> str:
 def _remarks(cube: Cube) -> tuple[str, ...]:
     remarks = list(cube.attrs["findings"])
     if cube.wavelengths is None:
-        remarks.append("note: without wavelengths the quick look is grey.")
+        remarks.append("note: the quick look is grey, because the wavelengths are unknown.")
     if "method_chosen" in cube.attrs:
-        remarks.append(f"chosen from the snapshot: {cube.attrs['method_chosen']}")
+        remarks.append(f"settings chosen from the snapshot: {cube.attrs['method_chosen']}")
     if "interval" in cube.attrs:
         remarks.append(f"interval: {cube.attrs['interval']}")
     if "trust" in cube.attrs:
-        grade, because = cube.attrs["trust_grade"], cube.attrs["trust_because"]
-        remarks.append(f"trust: {cube.attrs['trust']:.2f}, {grade}: {because}")
+        grade, because = cube.attrs["trust_grade"], str(cube.attrs["trust_because"])
+        because = f"{because[:1].upper()}{because[1:]}"
+        remarks.append(f"trust: {grade} ({cube.attrs['trust']:.2f} of 1). {because}")
     return (*remarks, f"self-check: {cube.attrs['residual']}")
 
 
@@ -527,8 +528,8 @@ def plan(sources: Sequence[Path], folder: Path, extension: str) -> list[Job]:
         out = folder / f"{source.stem}.{extension.removeprefix('.')}"
         if out in jobs:
             raise ConfigError(
-                f"{jobs[out].source} and {source} would both be written to {out}: reconstruct "
-                "them into different folders."
+                f"{jobs[out].source} and {source} would both be written to {out}. Give a pattern "
+                f"that takes one of them, such as '*{source.suffix}', or different output folders."
             )
         jobs[out] = Job(source, out)
     return list(jobs.values())

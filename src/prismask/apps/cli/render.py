@@ -32,7 +32,7 @@ def render(
     variable: str | None = None,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Render a cube as the eye would see it, or a single band of it.
+    """Render a cube in true colour, or a single band of it.
 
     Parameters
     ----------
@@ -41,13 +41,13 @@ def render(
     out
         The picture to write, a .png.
     band
-        Show only one band, in its own colour: the one nearest to a wavelength in nm (550), or the
-        one of a number below 100, counted from 0 (12).
+        Show only one band, in its own colour: the one nearest to a wavelength in nm (550), or,
+        below 100, the one with that number, counted from 0 (12).
     illuminant
-        The light in the scene (D65, A, FL2 …), shown as white. [default: the one noted in the
-        file, else equal energy]
+        The light in the scene (D65, A, FL2 …), shown as white. [default: the one noted in the file,
+        otherwise equal energy]
     exposure
-        A factor on the light, or auto: the brightest half percent may clip.
+        A factor by which to brighten the picture, or auto: the brightest half percent may clip.
     wavelengths
         Centre wavelength of each band in nm, as a,b,c or a text file.
     variable

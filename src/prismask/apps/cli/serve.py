@@ -30,28 +30,28 @@ def serve(
     minutes: Annotated[float, Parameter(group=LIMITS)] = 15,
     keep_minutes: Annotated[float, Parameter(group=LIMITS)] = 60,
 ) -> None:
-    """Offer reconstruction as a web page and as an HTTP API.
+    """Start a web page and an HTTP API for reconstruction.
 
     Parameters
     ----------
     model
-        Weights of your own to offer, besides those that ship; may be repeated. They are offered
-        under the name they were trained under or, where that is taken, that of their folder.
+        Your own weights to offer in addition to those that ship; may be repeated. They appear under
+        the name of their training or, if that is taken, of their folder.
     device
         Where to compute: auto, cpu, cuda, cuda:1 or mps.
     host
-        Address to listen on; with any other than 127.0.0.1 other computers can use it, given the
-        link that is printed.
+        Address to listen on. With any other than 127.0.0.1, other computers have access, too, if
+        they have the link that is printed.
     port
-        Port to listen on; 0 takes any that is free.
+        Port to listen on; 0 chooses a free one.
     name
-        A further name under which the page is reached, behind a proxy; may be repeated.
+        Another host name of the page, such as that of a proxy; may be repeated.
     browser
-        Open the page.
+        Open the page in the browser.
     upload_megabytes
         Largest upload, snapshot and mask together.
     queue
-        Jobs that may wait; further ones are refused.
+        Number of jobs that may wait; further ones are refused.
     minutes
         How long one job may run.
     keep_minutes

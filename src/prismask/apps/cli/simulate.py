@@ -31,7 +31,7 @@ class SensorOptions:
     read_noise: float | None = None
     """Read noise in electrons; needs --full-well."""
     bits: int | None = None
-    """Bits of the converter; also clips at full scale."""
+    """Bit depth of the converter; also clips at full scale."""
 
 
 def simulate(
@@ -48,7 +48,7 @@ def simulate(
     mask_variable: str | None = None,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Photograph a scene through a mask: one coded snapshot.
+    """Simulate the coded snapshot of a scene through a mask.
 
     Parameters
     ----------

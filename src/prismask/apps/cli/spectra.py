@@ -39,30 +39,30 @@ def spectra(
     picture: bool = True,
     overwrite: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Write the spectra of pixels and regions, with their error bars, as a table and a picture.
+    """Write the spectra of pixels and regions, with error bars, as a table and a plot.
 
     Parameters
     ----------
     cube
         The cube to read, in any format that Prismask knows.
     out
-        The table to write, a .csv; a picture of the same name, a .png, goes beside it.
+        The table to write, a .csv; the plot is a .png of the same name.
     points
         Pixels as x,y, such as 5,7 9,9, counted from 0 at the top left.
     regions
-        Parts of the picture: left,top,right,bottom in whole pixels, or a polygon by its corners,
-        x,y,x,y,x,y and so on.
+        Rectangles as left,top,right,bottom in whole pixels, or polygons as the x,y,x,y,x,y … of
+        their corners.
     library
         Spectral libraries (ENVI .sli, CSV or ECOSTRESS text) or a folder of them: the nearest
-        materials are listed and the nearest one is added.
+        materials are listed, and the nearest one is added to table and plot.
     material_map
-        Also write which material of the library each pixel resembles, as a .png.
+        Also write a map of the nearest material at each pixel, a .png.
     wavelengths
         Centre wavelength of each band in nm, as a,b,c or a text file.
     variable
         The variable to take from a file that holds several.
     picture
-        Draw the picture; needs matplotlib.
+        Draw the plot; needs matplotlib.
     overwrite
         Replace files that exist.
     """

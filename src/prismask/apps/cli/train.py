@@ -33,7 +33,7 @@ def train(
     resume: bool = False,
     stop_after: str = "",
 ) -> int:
-    """Train a network as a configuration file says.
+    """Train a network from a configuration file.
 
     Parameters
     ----------
@@ -44,9 +44,9 @@ def train(
     out
         Run folder. [default: runs/NAME]
     resume
-        Go on from the run folder's checkpoint.
+        Continue from the run folder's checkpoint.
     stop_after
-        Pause with a checkpoint after this time, as in 9min; --resume goes on.
+        Pause with a checkpoint after this time, as in 9min; continue with --resume.
     """
     from prismask.training.distributed import is_first_process
 

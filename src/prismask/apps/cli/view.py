@@ -33,19 +33,19 @@ def view(
     port: Annotated[int, Parameter(group=SERVER)] = 0,
     browser: Annotated[bool, Parameter(group=SERVER)] = True,
 ) -> None:
-    """Look at a cube in the browser: colours, bands, spectra with error bands.
+    """View a cube in the browser: true colour, bands, spectra with error bars.
 
     Parameters
     ----------
     file
-        A cube in any format that Prismask reads; a mask or a measurement is shown too.
+        A cube in any format that Prismask reads; masks and measurements can be viewed, too.
     reference
-        The truth, for errors.
+        The true cube, to show errors.
     compare
-        Another cube of the same scene, whose spectra are drawn beside; may be repeated.
+        Another cube of the same scene to compare with; may be repeated.
     library
         Spectral libraries (ENVI .sli, CSV or ECOSTRESS text) or a folder of them: the nearest
-        material is drawn beside each spectrum.
+        material is plotted with each spectrum.
     snapshot
         The measurement that the cube was made from.
     mask
@@ -55,12 +55,12 @@ def view(
     variable
         The variable to take from a file that holds several.
     host
-        Address to listen on; with any other than 127.0.0.1 other computers can look too, given the
-        link that is printed.
+        Address to listen on. With any other than 127.0.0.1, other computers have access, too, if
+        they have the link that is printed.
     port
-        Port to listen on; 0 takes any that is free.
+        Port to listen on; 0 chooses a free one.
     browser
-        Open the page.
+        Open the page in the browser.
     """
     need_web()
     from prismask.apps.web.server import run_site

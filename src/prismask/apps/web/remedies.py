@@ -150,7 +150,7 @@ def _remedy(name: RemedyName, result: Result, estimates: Estimates) -> Remedy:
         "align": "Align the mask and reconstruct again",
         "adapt": f"Adapt the network to the scene in {ADAPT_STEPS} steps",
         "solver": f"Compare with the solver {SOLVER}",
-        "dark": "Keep it as light: dark level 0",
+        "dark": "Subtract nothing (dark level 0)",
     }
     order = changed_order(result.order, name)
     return Remedy(name, titles[name], estimates.seconds(order, result.cube.values.size))

@@ -137,9 +137,9 @@ def evaluate(
     scenes: names, files or parts (validation) instead of the split's test scenes, or cubes (or
         arrays) by name.
     masks: masks (or arrays) by group name instead of the split's; crops are drawn from each.
-    groups: which groups of the split, or `fabricated`; left out: those of the protocol.
+    groups: groups of the split, or `fabricated`; by default those of the protocol.
     camera: instead of the split's, as a whole or in parts (`optics.camera`).
-    resume: go on with what `out` holds.
+    resume: continue the run in `out`.
     progress: True shows a bar; or `progress(done, total, info)`, called after each cell.
     options: fields of `Settings`: protocol, trials, seed, metrics, device, workers …
     """

@@ -354,19 +354,19 @@ class Verdict:
         wide, wide_usual = (two_digits(100 * share) for share in (self.width, self.limits["width"]))
         said = {
             "unexplained": f"the cube leaves {left} % of the snapshot unexplained beyond its "
-            f"noise; with right masks and scenes like those of the fit it is at most {usual} %",
-            "width": f"the 90 % interval is {wide} % of the brightness wide on average; for scenes "
-            f"like those of the fit it is at most {wide_usual} %",
-            "solver": f"spectra like these were reconstructed better by {REFERENCE} than by the "
-            "network when its trust was fitted",
+            f"noise; with the right mask it was rarely above {usual} % in validation",
+            "width": f"the 90 % interval is {wide} % of the brightness wide on average; in "
+            f"validation it was rarely above {wide_usual} %",
+            "solver": f"in validation, spectra like these were reconstructed better by {REFERENCE} "
+            "than by the network",
             "probe": "the snapshot contradicts its mask",
-            "mismatch": "the camera is far from those that the network learned behind",
+            "mismatch": "the camera is unlike those that the network was trained on",
         }
         if self.grade == "good":
             return (
-                f"as for scenes of the fit with right masks: {left} % of the snapshot is left "
-                f"unexplained beyond its noise, and the 90 % interval is {wide} % of the "
-                "brightness wide on average."
+                f"as in validation with the right mask: {left} % of the snapshot is unexplained "
+                f"beyond its noise, and the 90 % interval is {wide} % of the brightness wide on "
+                "average."
             )
         return f"{said[self.reason]}."
 
@@ -385,10 +385,10 @@ class Verdict:
             return []
         if self.reason == "width":
             return [Finding("note", f"{self.text[:1].upper()}{self.text[1:]}")]
-        ways = [] if align else ["a mask away from its calibration (--align finds out)"]
-        ways += [] if adapt else ["a scene unlike those of the training (--adapt 60 learns it)"]
+        ways = [] if align else ["a mask that has moved or lost focus (try --align)"]
+        ways += [] if adapt else ["a scene unlike those of the training (try --adapt 60)"]
         ways.append(f"spectra with lines or narrow bands (compare with --method {REFERENCE})")
-        text = f"{self.text} It may be {', or '.join(ways)}."
+        text = f"{self.text} Possible causes: {', or '.join(ways)}."
         return [Finding("warning" if self.grade == "poor" else "note", text)]
 
 

@@ -347,12 +347,12 @@ def calibration_words(adapter: BandAdapter, interval: LearnedInterval, probe: Pr
     about = interval.about
     text = f"{about.get('snapshots')} snapshots of {about.get('scenes')} scenes"
     if probe is not None and probe.is_inconsistent:
-        return f"{text}, among them masks that were not as calibrated"
+        return f"{text}, including wrong masks"
     if not adapter.is_other_camera:
         return text
     if OTHER_CAMERAS not in interval.classes:
-        return f"{text} behind the training's camera, not this one"
-    text = f"{text}, among them {about.get('cameras')} other cameras"
+        return f"{text} with the training's camera, not this one"
+    text = f"{text}, including {about.get('cameras')} other cameras"
     return text if adapter.is_within_reach else f"{text}, none with such a dispersion mismatch"
 
 
@@ -381,13 +381,12 @@ def probe_findings(probe: Probe | None, options: Options) -> list[Finding]:
         return []
     advice = "--align finds its pose."
     if options.pose is not None:
-        advice = "The pose that was given may hold no longer: give --align instead of --pose."
+        advice = "The pose may no longer be right: use --align instead of --pose."
     elif options.align:
-        advice = "--align has found no pose that explains clearly more."
+        advice = "--align found no pose that explains it clearly better."
     text = (
-        "the snapshot contradicts its mask: with one that lies a fraction of a pixel elsewhere, is "
-        "out of focus or behind another dispersion, "
-        f"{two_digits(100 * probe.gain)} % less of it would stay unexplained. The cube may be "
-        f"worse than it need be, and its error bars are made wider. {advice}"
+        "the snapshot contradicts its mask: a mask shifted by a fraction of a pixel or blurred, or "
+        f"a slightly different dispersion, would leave {two_digits(100 * probe.gain)} % less of it "
+        f"unexplained. The cube may be worse than necessary; its error bars are widened. {advice}"
     )
     return [Finding("warning", text)]

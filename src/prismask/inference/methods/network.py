@@ -499,16 +499,16 @@ def learn(
     )
     if after > MOST_RESIDUAL_GROWTH * before:
         text = (
-            f"learning the scene made the cube explain its snapshot worse ({after / before:.2f} "
-            "times the residual), so the network is used as it was: does the mask belong to this "
+            f"adapting to the scene made the cube explain its snapshot worse ({after / before:.2f} "
+            "times the residual), so the original network is used: does the mask belong to this "
             "snapshot?"
         )
         return Learned(engine, findings=(Finding("warning", text),))
     went = "fell" if taught.after < taught.before else "did not fall: it went"
     text = (
-        f"the network learned this scene from its own cube in {steps} steps: its error there "
+        f"the network was adapted to this scene on its own cube in {steps} steps: its error there "
         f"{went} from {100 * taught.before:.2g} to {100 * taught.after:.2g} % of white. The error "
-        "bars are those of the network before."
+        "bars are those of the original network."
     )
     return Learned(changed, {"adapted_steps": steps}, (Finding("note", text),))
 

@@ -182,9 +182,7 @@ def check_plain(name: str, options: Options) -> None:
             "samples out."
         )
     if options.adapt:
-        raise ConfigError(
-            f"{name} has no network that could learn; use one (--model) or leave adapt out."
-        )
+        raise ConfigError(f"{name} has no network to adapt; use one (--model) or leave adapt out.")
 
 
 def function_identity(function: Any) -> str:
@@ -323,11 +321,11 @@ class Choice:
         upper = None if made.upper is None else np.maximum(made.upper, values)
         name = made.attrs.get("model")
         text = (
-            f"{REFERENCE} is used: of the snapshot the network {name} would leave "
-            f"{two_digits(100 * verdict.unexplained)} % unexplained beyond its noise, as it does "
-            f"with lines and narrow bands in the spectra, and {REFERENCE} was nearer the truth on "
-            f"such snapshots. Its interval is the network's, widened to hold the new values. Give "
-            f"--model {name} to use the network anyway."
+            f"{REFERENCE} is used: the network {name} would leave "
+            f"{two_digits(100 * verdict.unexplained)} % of the snapshot unexplained beyond its "
+            "noise, as happens if spectra have lines or narrow bands, and in validation "
+            f"{REFERENCE} was closer to the truth on them. The interval is the network's, widened "
+            f"to include the new values. Give --model {name} to use the network anyway."
         )
         attrs = {
             **made.attrs,
@@ -335,7 +333,9 @@ class Choice:
             "method_options": f"{REFERENCE}, taken instead of {name}",
         }
         attrs.pop("model", None)
-        attrs["interval"] = f"{attrs['interval']}, for {name}; widened to hold {REFERENCE}'s values"
+        attrs["interval"] = (
+            f"{attrs['interval']}, for {name}; widened to include {REFERENCE}'s values"
+        )
         findings = (*made.findings, Finding("note", text))
         return replace(
             made, values=values, lower=lower, upper=upper, attrs=attrs, findings=findings

@@ -36,6 +36,10 @@ from prismask.scenes.units import to_fraction
 
 Kind = Literal["cube", "mask", "measurement"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+COLOURED = (
+    "colour: pictures from a colour sensor cannot be used; from a monochrome one, save it in grey"
+)
+"""What is said of a picture with a red, a green and a blue value in each pixel."""
 PARTS = ("std", "lower", "upper")
 """A cube's error bar is `cube_std`, `cube_lower`, `cube_upper` in files, a mask's `mask_std`."""
 

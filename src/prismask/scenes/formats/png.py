@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from prismask.errors import FormatError
 from prismask.scenes.formats.contents import (
+    COLOURED,
     DEFLATE_RATIO,
     Contents,
     Variable,
@@ -27,7 +28,7 @@ _CHANNELS = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 def read(path: Path) -> Contents:
     """What a PNG file holds."""
     width, height, depth, colour = check_whole(path)
-    note = "" if colour in (0, 4) else f"{_COLOUR_TYPES[colour]}: convert it to grey"
+    note = "" if colour in (0, 4) else COLOURED
     note = _shortened(depth, colour) or note
     dtype = f"{depth}-bit {_COLOUR_TYPES[colour]}"
     variable = Variable(

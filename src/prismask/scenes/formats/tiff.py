@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from prismask.errors import FormatError, MissingPartError
 from prismask.scenes.atomic import write_beside
 from prismask.scenes.formats.contents import (
+    COLOURED,
     DEFLATE_RATIO,
     Contents,
     Variable,
@@ -57,9 +58,9 @@ def read(path: Path) -> Contents:
             raise FormatError(f"{path} has {len(file.pages)} whole pages of {stated}: cut short.")
         flat = pages == 1 and about.get("dimensions") != 3
         shape = first.shape if flat else (pages, *first.shape)
-        note = "" if len(first.shape) == 2 else "colour: convert it to grey, one page per band"
+        note = "" if len(first.shape) == 2 else f"{COLOURED}, with one page per band"
         if first.photometric == COLOUR_FILTER_ARRAY:
-            note = "raw frame of a colour sensor (Bayer): its pixels see other wavelengths each"
+            note = "raw frame of a colour sensor (Bayer), which cannot be used"
         note = note if first.dtype is not None and first.dtype.kind in "fiub" else "not numbers"
         dtype = str(first.dtype)
     variable = Variable(

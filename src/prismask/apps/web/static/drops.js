@@ -23,7 +23,7 @@ export function takeDrops(form, say) {
 
 // Puts files into their fields; says what is still missing.
 function assign(files, field) {
-  if (files.length > 2) return "Drop one snapshot and its mask: two files at most.";
+  if (files.length > 2) return "Drop one snapshot and its mask, no more than two files.";
   if (files.length === 1 && field) put(field, files[0]);
   else {
     const isMask = (file) => /mask/i.test(file.name);
@@ -34,7 +34,7 @@ function assign(files, field) {
     }
   }
   const missing = ["snapshot", "mask"].filter((name) => byId(name).files.length === 0);
-  return missing.length ? `Now the ${missing.join(" and the ")}.` : "Both files are here.";
+  return missing.length ? `Now add the ${missing.join(" and the ")}.` : "Both files are ready.";
 }
 
 function put(name, file) {

@@ -1,13 +1,14 @@
-// What was noticed about a result, and what can be done about it at one press.
+// What was noticed about a result, and what can be done about it at one press. Notes that need no
+// answer are folded away; how far to trust the cube never is.
 import { byId, duration, element, get, watch } from "/static/shared.js";
 
 export function showNotices(place, facts) {
   const warnings = facts.notices.filter((one) => one.level === "warning");
   const notes = facts.notices.filter((one) => one.level !== "warning");
   place.replaceChildren(...warnings.map((one) => box(one, facts)));
-  const pressing = notes.filter((one) => one.remedies.length);
-  place.append(...pressing.map((one) => box(one, facts)));
-  const rest = notes.filter((one) => !one.remedies.length);
+  const isPressing = (one) => one.remedies.length > 0 || one.text.startsWith("Trust:");
+  place.append(...notes.filter(isPressing).map((one) => box(one, facts)));
+  const rest = notes.filter((one) => !isPressing(one));
   byId("notes").hidden = rest.length === 0;
   byId("notes-list").replaceChildren(...rest.map((one) => element("li", one.text)));
 }

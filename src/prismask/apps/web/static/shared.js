@@ -34,12 +34,10 @@ export async function watch(id, show) {
     if (status.state === "done") return status;
     if (status.state === "failed" || status.state === "cancelled") throw new Error(status.message);
     const left = `about ${duration(status.seconds_left)} left`;
-    if (status.state === "waiting") show(`Waiting, ${status.position} before it: ${left}`, null);
-    else if (!status.total) show(`Reconstructing: starting, ${left}`, null);
-    else {
-      const all = status.seconds + status.seconds_left;
-      show(`Reconstructing: ${left} (step ${status.done} of ${status.total})`, all ? status.seconds / all : null);
-    }
+    const all = status.seconds + status.seconds_left;
+    const step = status.total ? `step ${status.done} of ${status.total}` : "starting";
+    if (status.state === "waiting") show(`Waiting for ${status.position} other job${status.position === 1 ? "" : "s"}: ${left}`, null);
+    else show(`Reconstructing: ${left} (${step})`, all ? status.seconds / all : null);
     await pause(400);
   }
 }

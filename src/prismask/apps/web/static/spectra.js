@@ -44,7 +44,8 @@ export class SpectraPlot {
   }
 
   draw() {
-    const traces = this.entries.flatMap((entry) => tracesOf(entry));
+    // The other lines of a spectrum have one style everywhere: the first region's explain them.
+    const traces = this.entries.flatMap((entry, k) => tracesOf(entry, k === 0));
     const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
     const [ink, quiet, grid] = ["--ink", "--quiet", "--grid"].map(colour);
     const axis = { gridcolor: grid, zerolinecolor: grid, linecolor: ink, automargin: true };
@@ -67,9 +68,10 @@ export class SpectraPlot {
       }] : [],
     };
     // Each line of the legend takes from the plot, so that grows with them.
-    const lines = layout.showlegend ? traces.filter((one) => one.name).length : 0;
+    const lines = layout.showlegend ? traces.filter((one) => one.name && one.showlegend !== false).length : 0;
     this.place.style.height = lines > 2 ? `calc(17rem + ${1.2 * lines}rem)` : "";
-    window.Plotly.react(this.place, traces, layout, { displaylogo: false, responsive: true, displayModeBar: false });
+    window.Plotly.react(this.place, traces, layout, { displaylogo: false, responsive: true, displayModeBar: false })
+      .then(() => window.Plotly.Plots.resize(this.place));
   }
 
   #at(band) {
@@ -90,7 +92,7 @@ export class SpectraPlot {
   }
 }
 
-function tracesOf({ region, colour, spectrum, other }) {
+function tracesOf({ region, colour, spectrum, other }, isFirst) {
   const at = (one) => one.wavelengths ?? one.values.map((_, k) => k);
   const x = at(spectrum);
   const traces = [];
@@ -102,14 +104,14 @@ function tracesOf({ region, colour, spectrum, other }) {
   const name = label(region);
   traces.push({ x, y: spectrum.values, name, mode: "lines+markers", line: { color: colour, width: 2 }, marker: { size: 4 } });
   if (spectrum.reference) {
-    traces.push({ x, y: spectrum.reference, name: `${name} reference`, mode: "lines", line: { color: colour, dash: "dash", width: 1.5 } });
+    traces.push({ x, y: spectrum.reference, name: `${name} reference`, showlegend: isFirst, mode: "lines", line: { color: colour, dash: "dash", width: 1.5 } });
   }
   if (spectrum.materials.length) {
     const [nearest] = spectrum.materials;
     traces.push({ x, y: nearest.values, name: `${nearest.name}, ${nearest.angle.toFixed(1)}°`, mode: "lines", line: { color: colour, dash: "longdashdot", width: 1.5 } });
   }
   if (other) {
-    traces.push({ x: at(other.spectrum), y: other.spectrum.values, name: `${name} ${other.name}`, mode: "lines", line: { color: colour, dash: "dot", width: 2 } });
+    traces.push({ x: at(other.spectrum), y: other.spectrum.values, name: `${name} ${other.name}`, showlegend: isFirst, mode: "lines", line: { color: colour, dash: "dot", width: 2 } });
   }
   return traces;
 }

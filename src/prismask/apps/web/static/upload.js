@@ -36,7 +36,7 @@ async function offer() {
   about = await get("/api/about");
   const how = byId("how");
   const chooses = about.models.includes(about.default); // by the camera, where networks are offered
-  if (chooses) how.add(new Option("what suits the camera", "camera:"));
+  if (chooses) how.add(new Option("automatic, to suit the camera", "camera:"));
   for (const name of about.models) how.add(new Option(`${name} (network)`, `model:${name}`));
   for (const name of about.methods) how.add(new Option(`${name} (solver, no training)`, `method:${name}`));
   how.value = chooses ? "camera:" : `method:${about.default}`;
@@ -67,8 +67,8 @@ function showOptions() {
     byId(`${field}-field`).hidden = !shown;
     byId(field).disabled = !shown; // or a wrong number that nobody sees would hold the form back
   }
-  byId("time").textContent = `On this computer about ${duration(seconds(256))} for a mask of 256×256 pixels,`
-    + ` ${duration(seconds(LARGE))} for ${LARGE}×${LARGE}.`;
+  byId("time").textContent = `This takes about ${duration(seconds(256))} for a mask of 256×256 pixels and`
+    + ` ${duration(seconds(LARGE))} for ${LARGE}×${LARGE} on this computer.`;
 }
 
 // --- sending and watching -------------------------------------------------------------------------
@@ -131,7 +131,7 @@ form.addEventListener("submit", (event) => {
   run("Sending", () => send(order()));
 });
 byId("try").addEventListener("click", () => {
-  run(`Drawing a scene and photographing it; about ${duration(seconds(256, true))} in all`, () => get("/api/sample", { method: "POST" }));
+  run(`Drawing a scene and its snapshot; about ${duration(seconds(256, true))} in all`, () => get("/api/sample", { method: "POST" }));
 });
 byId("cancel").addEventListener("click", () => {
   if (job) fetch(`/api/jobs/${job}`, { method: "DELETE" });
