@@ -92,6 +92,18 @@ def test_coverage_on_kaist_is_told_scene_by_scene() -> None:
         assert f"the worst scene has {worst:.1f} %" in text
 
 
+def test_the_default_is_told_beside_desci_scene_by_scene() -> None:
+    page, rows = _text("results/pages/trust.md"), _json("trust-lumen.json")["desci"]["rows"]
+    for name in dict.fromkeys(row["scene"] for row in rows):
+        found = [row["psnr_paper"] for row in rows if row["scene"] == name]
+        cells = [f"{of[key]:.1f}" for of in found for key in ("default", "gap_tv", "desci")]
+        assert f"| {name.replace('_', ' ')} | {' | '.join(cells)} |" in page
+    for row in rows:
+        short = max(row["psnr_paper"].values()) - row["psnr_paper"]["default"]
+        if short > 0:
+            assert f"{short:.1f} dB ({row['scene'].replace('_', ' ')})" in page
+
+
 def test_solvers_are_compared_in_one_convention() -> None:
     page, record = _text("results/pages/solvers-and-networks.md"), _json("solvers.json")
     names = {"pnp-dip": "PnP-DIP", "desci": "DeSCI", "gap-tv": "GAP-TV", "twist": "TwIST",
