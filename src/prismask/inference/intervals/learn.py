@@ -28,9 +28,9 @@ from prismask.inference.intervals.learned import (
     Factors,
     LearnedInterval,
     WidthHead,
+    aim_of,
     ascending,
     plain,
-    slack_of,
 )
 from prismask.inference.intervals.snapshots import Rows, Studio
 from prismask.inference.methods.network import LEARNED
@@ -46,17 +46,15 @@ MOST_FOLDS = 6
 FEWEST = 8
 """Snapshots that a class needs for factors of its own."""
 WORST = 0.1
-"""Share of the snapshots whose coverage is looked at."""
+"""The share of the snapshots with the least coverage that is scored by itself."""
 QUARTERS, BANDS = 4, 14
 """Parts of the intensities and of the spectrum by which a scene is scored."""
 BRIGHT = 2.0
 """How often a value of the brightest quarter is learned from, relative to others: networks are too
 dark there, by the most in scenes that are unlike the others."""
-CONTRASTS = (1.0, 1.05, 1.1, 1.15, 1.2)
-"""Exponents on the predicted reach that are tried: on scenes that a regressor has not seen its
-predictions are too even, too wide for easy scenes and too narrow for hard ones."""
-JUDGED = 0.9
-"""The level by which the contrast is chosen."""
+CONTRAST = 1.1
+"""Exponent on the predicted reach: on scenes that a regressor has not seen its predictions are too
+even, too wide for easy scenes and too narrow for hard ones."""
 
 Values = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -125,20 +123,18 @@ def fit_learned(
         reach[:, :, is_here] = torch.stack(found).numpy()
     head = fitted(np.ones(len(features), dtype=bool), folds)
     torch.set_num_threads(threads)
-    contrast, tried = _best_contrast(table, reach, fold_of)
-    left_out = LeftOut.of(table, reach, contrast, fold_of)
+    left_out = LeftOut.of(table, reach, fold_of)
     factors = left_out.factors(np.ones(len(rows), dtype=bool))
     scores, widths = scores_of(rows, left_out), left_out.widths
     facts = {
         "snapshots": len(rows), "scenes": len(scenes), "folds": folds,
-        "learned_from": len({one.scene for one in seen}), **(about or {}),
-        "contrasts": tried, "left_out": scores,
+        "learned_from": len({one.scene for one in seen}), **(about or {}), "left_out": scores,
         "mean_widths": {
             f"{level:g}": _rounded(mean) for level, mean in zip(LEVELS, widths.mean(0), strict=True)
         },
     }  # fmt: skip
     own = factors.pop("")
-    interval = LearnedInterval(replace(head, contrast=contrast), own.quantiles, factors, facts)
+    interval = LearnedInterval(replace(head, contrast=CONTRAST), own.quantiles, factors, facts)
     return Fitted(interval, scores, widths)
 
 
@@ -257,29 +253,27 @@ class LeftOut:
         cls,
         table: Table,
         reach: NDArray[np.float32],
-        contrast: float,
         fold: Numbers,
-        levels: Sequence[float] = LEVELS,
     ) -> LeftOut:
         """With the factors that the other folds of scenes ask for.
 
         reach: above and below as predicted, `(2, levels, N)`; fold: of each snapshot.
         """
-        above, below = reach**contrast
+        above, below = reach**CONTRAST
         ratio = np.where(table.error >= 0, table.error / above, -table.error / below)
         made = cls(table, ratio, np.zeros(ratio.shape, dtype=bool), np.zeros((0, 0)))
-        of_snapshot = np.empty((len(levels), len(fold)), dtype=np.float32)
+        of_snapshot = np.empty((len(LEVELS), len(fold)), dtype=np.float32)
         for one in np.unique(fold):
-            known = made.factors(fold != one, levels)
+            known = made.factors(fold != one)
             for number in np.flatnonzero(fold == one):
                 quantiles = known.get(str(table.kind[number]), known[""]).quantiles
-                of_snapshot[:, number] = [quantiles[level] for level in levels]
+                of_snapshot[:, number] = [quantiles[level] for level in LEVELS]
         factor = of_snapshot[:, table.snapshot]
         low = np.minimum(factor * below, table.value.clip(0))
         widths = [table.means(wide, table.plain)[:, 0] for wide in factor * above + low]
         return replace(made, inside=ratio <= factor, widths=np.stack(widths, 1))
 
-    def factors(self, use: Flags, levels: Sequence[float] = LEVELS) -> dict[str, Factors]:
+    def factors(self, use: Flags) -> dict[str, Factors]:
         """Factors of each class that the snapshots in `use` ask for; that of no class is ""."""
         table, found = self.table, {}
         kinds = {"", *np.unique(table.kind[use]).tolist()}
@@ -287,45 +281,13 @@ class LeftOut:
             members = use & (table.kind == kind)
             members = members if members.any() else use
             here = members[table.snapshot] & table.plain
-            snapshot = table.snapshot[here]
-            # Parts of each scene in which a level is to hold nearly.
-            parts = table.scene[snapshot] * (QUARTERS + BANDS) + np.stack(
-                [table.quarter[here], QUARTERS + table.band[here]]
-            )
             quantiles = {
-                level: round(scene_factor(self.ratio[place, here], snapshot, level, parts), 5)
-                for place, level in enumerate(levels)
+                level: round(_quantile(ratio[here], aim_of(level)), 5)
+                for level, ratio in zip(LEVELS, self.ratio, strict=True)
             }
             scenes = len(np.unique(table.scene[members]))
             found[kind] = Factors(quantiles, {"snapshots": int(members.sum()), "scenes": scenes})
         return found
-
-
-def scene_factor(
-    ratio: NDArray[np.floating],
-    snapshot: NDArray[Any],
-    level: float,
-    parts: NDArray[Any] | None = None,
-) -> float:
-    """The factor at which `level` holds on average, and nearly so in what is worst.
-
-    ratio: errors over their reach, `(N,)`; snapshot: which one each belongs to, equally many.
-    parts: groupings of the values, each `(N,)`: of these all are to hold nearly `level`, of the
-    snapshots all but the worst tenth, as far as the mean stays near `level` (`slack_of`).
-    """
-    least, most = slack_of(level)
-    needed = sorted(_needed(ratio, snapshot, least), reverse=True)
-    worst = needed[min(len(needed) - 1, int(WORST * len(needed)))]
-    for grouping in () if parts is None else parts:
-        worst = max(worst, *_needed(ratio, grouping, least))
-    return float(max(_quantile(ratio, level), min(worst, _quantile(ratio, most))))
-
-
-def _needed(ratio: NDArray[np.floating], member: NDArray[Any], level: float) -> list[float]:
-    """The factor that each member would need to hold `level`."""
-    order = np.argsort(member, kind="stable")
-    starts = np.flatnonzero(np.diff(member[order])) + 1
-    return [_quantile(values, level) for values in np.split(ratio[order], starts)]
 
 
 def _quantile(values: NDArray[np.floating], level: float) -> float:
@@ -333,28 +295,6 @@ def _quantile(values: NDArray[np.floating], level: float) -> float:
     count = len(values)
     rank = min(count, int(np.ceil((count + 1) * level)))
     return float(np.partition(values, rank - 1)[rank - 1])
-
-
-def _best_contrast(
-    table: Table, reach: NDArray[np.float32], fold: Numbers
-) -> tuple[float, dict[str, Any]]:
-    """The contrast that leaves the worst parts of scenes least short, and what each gave.
-
-    Among those that leave none short, the narrowest.
-    """
-    place = [LEVELS.index(JUDGED)]
-    least, tried = slack_of(JUDGED)[0], {}
-    for contrast in CONTRASTS:
-        found = LeftOut.of(table, reach[:, place], contrast, fold, [JUDGED])
-        inside = found.inside[0]
-        parts = ((None, 1), (table.quarter, QUARTERS), (table.band, BANDS))
-        worst = [float(np.nanmin(table.by_scene(table.shares(inside, *part)))) for part in parts]
-        tried[contrast] = min(least, *worst), -float(found.widths.mean())
-    said = {
-        f"{contrast:g}": {"worst": _rounded(worst), "width": _rounded(-width)}
-        for contrast, (worst, width) in tried.items()
-    }
-    return max(tried, key=lambda one: tried[one]), said
 
 
 # --- scores ---------------------------------------------------------------------------------------
