@@ -133,6 +133,9 @@ def test_scenes_that_the_network_learned_from_teach_and_do_not_judge() -> None:
     found = fit_learned(toy_rows(0), seen=small, steps=300)
     assert set(found.scores["0.9"]["scenes"]) == {f"scene{number}" for number in range(SCENES)}
     assert found.interval.about["learned_from"] == SCENES
+    alone = found.interval.about["left_out_of_fit_alone"]["0.9"]
+    assert alone["mean"] > 0.97 > found.scores["0.9"]["summary"]["mean"]
+    assert alone["worst_scene"] > found.scores["0.9"]["summary"]["worst_scene"]
     assert 0.87 < np.mean([_inside(found.interval, one) for one in toy_rows(1)]) < 0.96
 
 

@@ -85,8 +85,9 @@ def fit_learned(
     """The interval of all snapshots, with the scores of those that were left out.
 
     seen: snapshots of scenes that the network learned from. Its errors are smaller there, so they
-    count in no factor and in no score; but how errors go with features is much the same, and they
-    are many scenes. All of them together weigh as much as `rows` do.
+    count in no factor; but how errors go with features is much the same, and they are many scenes.
+    All of them together weigh as much as `rows` do. They are left out in turn as well, and scored
+    apart: by factors of scenes that the network has not seen, and so too well.
     """
     scenes = sorted({one.scene for one in rows})
     if len(scenes) < 2:
@@ -95,35 +96,40 @@ def fit_learned(
         )
     if len({one.names for one in (*rows, *seen)}) != 1:
         raise ConfigError("the snapshots have different features: they are of several networks.")
-    table = Table.of(rows)
-    known, more = _examples(rows), _examples(seen)
-    features = known[0]
-    if more:
-        more[2].mul_(known[2].sum() / more[2].sum())
+    both = [group for group in (rows, seen) if group]
+    examples = [_examples(group) for group in both]
+    if seen:
+        examples[1][2].mul_(examples[0][2].sum() / examples[1][2].sum())
     folds = min(MOST_FOLDS, len(scenes))
-    fold_of = np.array([scenes.index(one.scene) % folds for one in rows])
+    fold_of = [_folds(group, folds) for group in both]
+    tables = [Table.of(group) for group in both]
     done = _counter(progress, (folds + 1) * steps)
 
-    def fitted(use: Flags, number: int) -> WidthHead:
-        inputs, errors, weight = (one[torch.from_numpy(use)] for one in known)
-        if more:
-            pairs = zip((inputs, errors, weight), more, strict=True)
-            inputs, errors, weight = (torch.cat(pair) for pair in pairs)
+    def fitted(left_out: int) -> WidthHead:
+        uses = [
+            torch.from_numpy((fold != left_out)[table.snapshot])
+            for fold, table in zip(fold_of, tables, strict=True)
+        ]
+        chosen = [[part[use] for part in group] for group, use in zip(examples, uses, strict=True)]
+        inputs, errors, weight = (torch.cat(parts) for parts in zip(*chosen, strict=True))
         return fit_head(
             inputs, errors, weight, rows[0].names, LEVELS,
-            steps=steps, seed=seed, progress=done(number * steps),
+            steps=steps, seed=seed, progress=done(left_out * steps),
         )  # fmt: skip
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # its layers are so small that several get in each other's way
-    reach = np.empty((2, len(LEVELS), len(features)), dtype=np.float32)
+    reaches = [np.empty((2, len(LEVELS), len(group[1])), dtype=np.float32) for group in examples]
     for fold in range(folds):
-        is_here = (fold_of == fold)[table.snapshot]
-        found = fitted(~is_here, fold).reach(features[torch.from_numpy(is_here)].T)
-        reach[:, :, is_here] = torch.stack(found).numpy()
-    head = fitted(np.ones(len(features), dtype=bool), folds)
+        head = fitted(fold)
+        for of, table, group, reach in zip(fold_of, tables, examples, reaches, strict=True):
+            is_here = (of == fold)[table.snapshot]
+            if is_here.any():
+                found = head.reach(group[0][torch.from_numpy(is_here)].T)
+                reach[:, :, is_here] = torch.stack(found).numpy()
+    head = fitted(folds)
     torch.set_num_threads(threads)
-    left_out = LeftOut.of(table, reach, fold_of)
+    left_out = LeftOut.of(tables[0], reaches[0], fold_of[0])
     factors = left_out.factors(np.ones(len(rows), dtype=bool))
     scores, widths = scores_of(rows, left_out), left_out.widths
     facts = {
@@ -133,9 +139,20 @@ def fit_learned(
             f"{level:g}": _rounded(mean) for level, mean in zip(LEVELS, widths.mean(0), strict=True)
         },
     }  # fmt: skip
+    if seen:
+        too_well = scores_of(seen, LeftOut.of(tables[1], reaches[1], fold_of[1], left_out))
+        facts["left_out_of_fit_alone"] = {
+            level: found["summary"] for level, found in too_well.items()
+        }
     own = factors.pop("")
     interval = LearnedInterval(replace(head, contrast=CONTRAST), own.quantiles, factors, facts)
     return Fitted(interval, scores, widths)
+
+
+def _folds(rows: Sequence[Rows], count: int) -> Numbers:
+    """In which of `count` parts each snapshot is left out, with all of its scene."""
+    scenes = sorted({one.scene for one in rows})
+    return np.array([scenes.index(one.scene) % count for one in rows])
 
 
 def class_of(one: Rows) -> str:
@@ -146,9 +163,7 @@ def class_of(one: Rows) -> str:
 
 
 def _examples(rows: Sequence[Rows]) -> tuple[Tensor, ...]:
-    """Features `(N, K)`, errors and weights `(N,)` to learn from; nothing where there are none."""
-    if not rows:
-        return ()
+    """Features `(N, K)`, errors and weights `(N,)` to learn from."""
     quarter = np.concatenate([_quarter(one) for one in rows])
     return (
         torch.from_numpy(np.concatenate([one.features for one in rows])),
@@ -241,6 +256,8 @@ class LeftOut:
     """What was predicted for scenes that were left out."""
 
     table: Table
+    fold: Numbers
+    """In which part each snapshot was left out, `(snapshots,)`."""
     ratio: NDArray[np.float32]
     """How many times its reach each error goes, by level, `(levels, N)`."""
     inside: Flags
@@ -254,17 +271,20 @@ class LeftOut:
         table: Table,
         reach: NDArray[np.float32],
         fold: Numbers,
+        judges: LeftOut | None = None,
     ) -> LeftOut:
         """With the factors that the other folds of scenes ask for.
 
-        reach: above and below as predicted, `(2, levels, N)`; fold: of each snapshot.
+        reach: above and below as predicted, `(2, levels, N)`; fold: of each snapshot; judges: whose
+        factors count, those of these very snapshots if left out.
         """
         above, below = reach**CONTRAST
         ratio = np.where(table.error >= 0, table.error / above, -table.error / below)
-        made = cls(table, ratio, np.zeros(ratio.shape, dtype=bool), np.zeros((0, 0)))
+        made = cls(table, fold, ratio, np.zeros(ratio.shape, dtype=bool), np.zeros((0, 0)))
+        judges = judges or made
         of_snapshot = np.empty((len(LEVELS), len(fold)), dtype=np.float32)
         for one in np.unique(fold):
-            known = made.factors(fold != one)
+            known = judges.factors(judges.fold != one)
             for number in np.flatnonzero(fold == one):
                 quantiles = known.get(str(table.kind[number]), known[""]).quantiles
                 of_snapshot[:, number] = [quantiles[level] for level in LEVELS]
