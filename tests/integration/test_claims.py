@@ -73,14 +73,34 @@ def test_coverage_of_left_out_scenes_is_told_with_its_worst() -> None:
 
 def test_coverage_on_kaist_is_told_scene_by_scene() -> None:
     page = _text("results/pages/interval.md")
-    found = [_json(f"kaist/{name}/analysis.json")["models"]["srn-looks"]["groups"]
-             for name in ("analysis", "noisy")]  # fmt: skip
     groups = ("test_same_hardware", "test_other_hardware")
-    for scene in (f"scene{number:02d}" for number in range(1, 11)):
-        intervals = [of[group]["uncertainty"]["interval"] for of in found for group in groups]
-        shares = [one["scenes"][scene]["coverage"]["0.9"] for one in intervals]
-        cells = [f"{100 * share:.1f} %" for share in shares]
-        assert f"| {scene} | {' | '.join(cells)} |" in page
+    shares: dict[str, list[float]] = {}
+    for run in ("clean", "noisy"):
+        rows = list(read_table(RESULTS / "kaist" / "interval" / run / "summary.csv"))
+        assert {row["model"] for row in rows} == {"lumen.m2m"}
+        for group in groups:
+            for row in rows:
+                if (row["group"], row["metric"]) == (group, "inside"):
+                    shares.setdefault(row["scene"], []).append(row["mean"])
+    means = shares.pop("average")
+    assert sorted(shares) == [f"scene{number:02d}" for number in range(1, 11)]
+    for scene, found in [*shares.items(), ("mean", means)]:
+        assert f"| {scene} | {' | '.join(f'{share:.1f} %' for share in found)} |" in page
+    worst = min(share for found in shares.values() for share in found[:2])
+    for text in (page, _text("results/README.md")):
+        assert f"the worst scene has {worst:.1f} %" in text
+
+
+def test_the_default_is_told_beside_desci_scene_by_scene() -> None:
+    page, rows = _text("results/pages/trust.md"), _json("trust-lumen.json")["desci"]["rows"]
+    for name in dict.fromkeys(row["scene"] for row in rows):
+        found = [row["psnr_paper"] for row in rows if row["scene"] == name]
+        cells = [f"{of[key]:.1f}" for of in found for key in ("default", "gap_tv", "desci")]
+        assert f"| {name.replace('_', ' ')} | {' | '.join(cells)} |" in page
+    for row in rows:
+        short = max(row["psnr_paper"].values()) - row["psnr_paper"]["default"]
+        if short > 0:
+            assert f"{short:.1f} dB ({row['scene'].replace('_', ' ')})" in page
 
 
 def test_solvers_are_compared_in_one_convention() -> None:

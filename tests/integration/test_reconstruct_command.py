@@ -399,6 +399,7 @@ def test_calibrate_stores_an_interval_that_reconstruct_uses(
     said = capsys.readouterr().out
     assert "on scenes that were left out, 12 snapshots" in said
     assert "by quarter of the intensities" in said
+    assert "left out of the fit alone" in said
     record = read_record(folder / "honest.safetensors")
     assert record["sha256"] == read_record(folder / "tiny.safetensors")["sha256"]
     assert set(record["interval"]) == {"learned", "trust"}

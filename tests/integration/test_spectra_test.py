@@ -14,8 +14,10 @@ from prismask.evaluation.report.page import build_page
 from prismask.evaluation.report.sources import find_sources
 from prismask.evaluation.run.spectra import spectra_test
 from prismask.evaluation.tables.summaries import read_table
+from prismask.scenes.synthetic.spectra import Feature
 
 SOLVERS = {"few": "gap-tv:iterations=3", "more": "gap-tv:iterations=12"}
+FEW = (Feature("smooth"), Feature("line", 10.0))
 QUICK: dict[str, Any] = {"groups": ["drawn"], "device": "cpu", "quick": True, "size": 40}
 
 
@@ -98,6 +100,25 @@ def test_a_wider_camera_is_tested_in_its_own_bands(tmp_path: Path) -> None:
     found = spectra_test("gap-tv:iterations=3", out=tmp_path, camera=camera, noise=0.01, **QUICK)
     assert len(found.record["wavelengths_nm"]) == 16
     assert "noise of 0.01" in found.markdown
+
+
+def test_a_stress_test_has_spectra_too(
+    tmp_path: Path, tiny: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same table as the command of its own, and the report finds it below."""
+    monkeypatch.setattr("prismask.evaluation.run.spectra.features", lambda kinds: FEW)
+    words = ["--data", str(tiny), "--seed", "3", "--device", "cpu"]
+    stressed, alone = tmp_path / "stress", tmp_path / "alone"
+    asked = ["stress", "few=gap-tv:iterations=1", *words, "--out", str(stressed)]
+    asked += ["--faults", "gain=0.9", "--trials", "1", "--scenes", "scene01", "--spectra", "1"]
+    assert run(asked) == 0
+    asked = ["spectra-test", "few=gap-tv:iterations=1", *words, "--out", str(alone)]
+    assert run([*asked, "--trials", "1"]) == 0
+    assert str(_scores(stressed / "spectra")) == str(_scores(alone))
+    assert {row["group"] for row in _scores(alone)} == {"drawn"}
+    found = find_sources(stressed)
+    assert [source.name for source in found.spectra] == ["spectra"]
+    assert len(found.stresses) == 1
 
 
 def test_without_a_data_folder_drawn_scenes_are_used(

@@ -263,12 +263,14 @@ class Reconstruction:
             *self._choice.findings(camera),
             *ready.findings,
             *made.findings,
+            *_level_findings(made, method, options),
             *_residual_findings(residual, made, method, options),
             *inspection.wavelength_findings(at, at_source, camera.bands),
         ]
         attrs = {
             "title": "Reconstructed cube",
             "made_by": f"prismask {__version__}",
+            "interval": f"none: {method.name} has no error bars",
             **made.attrs,
             **spread_attrs(options, uses_spread),
             **ready.attrs,
@@ -616,6 +618,18 @@ def _variance(cube: Tensor, mask_std: Tensor, camera: CASSI) -> Tensor:
 def _bad_findings(snapshot: Snapshot, options: Options, method: Method) -> list[Finding]:
     count = 0 if snapshot.bad is None else int(snapshot.bad.sum())
     return bad_findings(count, options, method.name, "bad_pixels" in method.capabilities)
+
+
+def _level_findings(made: Estimate, method: Method, options: Options) -> list[Finding]:
+    """A remark where a level was asked for that nothing can promise to hold."""
+    if made.lower is not None or options.level == Options.level:
+        return []
+    text = (
+        f"an interval of {100 * options.level:g} % was asked for, and {method.name} has nothing "
+        "that such a promise could rest on: the cube comes without error bars. `prismask models` "
+        "names weights that have an interval."
+    )
+    return [Finding("note", text)]
 
 
 def _residual_findings(

@@ -143,8 +143,23 @@ def test_an_interval_of_an_older_kind_is_left_out_and_told(shot: Measurement, ma
     model.record["interval"] = {"single": {"quantiles": {"0.9": 1.0}}}
     cube = reconstruct(shot, mask, model=model)
     assert cube.upper is None
-    assert "interval" not in cube.attrs
+    assert cube.attrs["interval"] == "none: untrained has no error bars"
     assert any("there are no error bars" in text for text in cube.attrs["findings"])
+
+
+@pytest.mark.filterwarnings("ignore:an interval of 95 %")
+def test_an_interval_that_nothing_can_promise_is_left_out_and_told(
+    shot: Measurement, mask: Mask
+) -> None:
+    for how, name in (({"method": "gap-tv"}, "gap-tv"), ({"model": _network()}, "untrained")):
+        asked, plain = (reconstruct(shot, mask, **how, **more) for more in ({"level": 0.95}, {}))  # type: ignore[arg-type]
+        assert asked.lower is None
+        assert asked.attrs["interval"] == f"none: {name} has no error bars"
+        told = [text for text in asked.attrs["findings"] if "an interval of 95 %" in text]
+        assert [f"{name} has nothing" in text for text in told] == [True]
+        assert not any("an interval of" in text for text in plain.attrs["findings"])
+    cube = reconstruct(shot, mask, model=_network(calibrated=True), level=0.95)
+    assert not any("an interval of" in text for text in cube.attrs["findings"])
 
 
 # --- masks and numbers ---------------------------------------------------------------------------

@@ -164,6 +164,19 @@ def test_a_solver_that_was_never_better_is_never_taken() -> None:
         assert not fitted.verdict(facts(unexplained=left, missing=left), 0.2, None).takes_solver
 
 
+def test_few_or_mixed_gains_are_no_reason_to_take_a_solver() -> None:
+    """One large gain beside a small loss, or half of the snapshots gaining and half losing."""
+    rows = [replace(one, rms_error=0.03, rms_reference=0.1) for one in toy_rows(0)]
+    hard = [number for number, one in enumerate(rows) if one.light == "lamp"]
+    few, mixed = list(rows), list(rows)
+    few[hard[0]] = replace(rows[hard[0]], rms_error=0.3, rms_reference=0.01)
+    for place, number in enumerate(hard):
+        gained = 0.02 if place % 2 else 0.038
+        mixed[number] = replace(rows[number], rms_reference=gained)
+    for found in (few, mixed):
+        assert fit_trust(found, np.full(60, 0.2)).about["solver_taken"] == 0
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -153,6 +153,8 @@ def calibrate(
     _write(model, weights, out, overwrite)
     for line in found_lines(fitted.scores["0.9"], trust, len(found)):
         say(line)
+    if seen:
+        say(_learned_line(fitted.interval.about["left_out_of_fit_alone"]["0.9"]))
     if cache is None:
         shutil.rmtree(parent)
     say(f"{out}")
@@ -205,6 +207,17 @@ def found_lines(scores: Mapping[str, Any], trust: TrustRule, snapshots: int) -> 
         f"of all, {about['solver_taken_wrongly']} times wrongly"
     )
     return lines
+
+
+def _learned_line(summary: Mapping[str, Any]) -> str:
+    """What was found on scenes that the network itself has learned from."""
+    return (
+        "scenes that the network learned from, left out of the fit alone: "
+        f"{_percent(summary['mean'])} inside on average, worst scene "
+        f"{_percent(summary['worst_scene'])}, worst quarter {_percent(summary['worst_quarter'])}, "
+        f"worst fourteenth {_percent(summary['worst_band'])}; errors are smaller there, so new "
+        "scenes are not held as well"
+    )
 
 
 def _percent(share: float) -> str:

@@ -165,6 +165,7 @@ def stress(
     trials: int = 5,
     seed: int = 0,
     faults: str | None = None,
+    spectra: int = 0,
     metrics: str = "psnr_paper,ssim,sam",
     precision: str = "auto",
     delivery: DeliveryOptions = DeliveryOptions(),
@@ -188,6 +189,9 @@ def stress(
         shift, rotation, blur, gain, mask_noise, dispersion, measurement_noise, mismatch,
         recalibration, separated by commas, with sizes as in shift=0.5,1,blur=0.7. [default: all,
         each in its usual sizes]
+    spectra
+        Masks per group for spectra with structure (spectra-test, of drawn and validation scenes),
+        into the folder spectra of --out; 0: none.
     metrics
         Names, separated by commas.
     precision
@@ -195,7 +199,7 @@ def stress(
     """
     from prismask.evaluation.run.runner import stress as run
 
-    return _run(
+    failed = _run(
         run,
         models,
         out,
@@ -207,6 +211,19 @@ def stress(
         metrics=tuple(words(metrics) or ()),
         precision=precision,
         **as_arguments(scenes, delivery, work),
+    )
+    if not spectra:
+        return failed
+    return failed | spectra_test(
+        models,
+        out=out / "spectra",
+        data=scenes.data,
+        trials=spectra,
+        noise=scenes.noise,
+        seed=seed,
+        camera=scenes.camera,
+        device=scenes.device,
+        resume=work.resume,
     )
 
 

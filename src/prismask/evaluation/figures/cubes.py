@@ -305,8 +305,7 @@ def scene_coverage_figure(scores: Mapping[str, Any]) -> bytes:
     with styled() as figure_class:
         figure = figure_class(figsize=(WIDTH, 3.2), layout="constrained")
         axes = figure.subplots()
-        axes.axhspan(*TARGET, color=FAINT, alpha=0.25, linewidth=0, label="target of the mean")
-        axes.axhline(LEAST, color=FAINT, linewidth=1, linestyle=":", label="least of a scene")
+        _scenes_and_targets(axes, names)
         for number, name in enumerate(names):
             quarters = 100 * np.array(scores["quarters"][name])
             said = ("quarters of intensities", "scene", "worst part of the spectrum")
@@ -317,11 +316,35 @@ def scene_coverage_figure(scores: Mapping[str, Any]) -> bytes:
                       linestyle="", label=said[1])  # fmt: skip
             axes.plot(number, 100 * scores["worst_bands"][name], color=series(1)[0], marker="v",
                       linestyle="", label=said[2])  # fmt: skip
-        axes.set_xticks(range(len(names)), [wrapped(name.replace("_", " "), 14) for name in names])
-        axes.set_ylabel("inside the 90 % interval, %")
         axes.set_ylim(min(60.0, axes.get_ylim()[0]), 100)
         legend_above(figure, axes, columns=3)
         return figure_png(figure, DOTS)
+
+
+def coverage_figure(shares: Mapping[str, Mapping[str, float]]) -> bytes:
+    """Coverage by scene of several methods or conditions, name → scene → %, as PNG."""
+    scenes = list(dict.fromkeys(scene for found in shares.values() for scene in found))
+    with styled() as figure_class:
+        figure = figure_class(figsize=(WIDTH, 3.4), layout="constrained")
+        axes = figure.subplots()
+        _scenes_and_targets(axes, scenes)
+        step = 0.6 / max(len(shares), 2)
+        for number, (name, found) in enumerate(shares.items()):
+            colour, marker = series(number)
+            shift = (number - (len(shares) - 1) / 2) * step
+            axes.plot([scenes.index(scene) + shift for scene in found], list(found.values()),
+                      color=colour, marker=marker, markersize=5, linestyle="",
+                      label=wrapped(name, 52))  # fmt: skip
+        axes.set_ylim(min(75.0, axes.get_ylim()[0]), 100)
+        legend_above(figure, axes, columns=2)
+        return figure_png(figure, DOTS)
+
+
+def _scenes_and_targets(axes: Any, names: Sequence[str]) -> None:
+    axes.axhspan(*TARGET, color=FAINT, alpha=0.25, linewidth=0, label="target of the mean")
+    axes.axhline(LEAST, color=FAINT, linewidth=1, linestyle=":", label="least of a scene")
+    axes.set_xticks(range(len(names)), [wrapped(name.replace("_", " "), 14) for name in names])
+    axes.set_ylabel("inside the 90 % interval, %")
 
 
 def _coverage(

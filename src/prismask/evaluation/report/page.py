@@ -23,7 +23,12 @@ from prismask.evaluation.report.document import (
     markdown_page,
 )
 from prismask.evaluation.report.models import model_sections, training_sections
-from prismask.evaluation.report.scores import score_sections, spectra_sections, stress_sections
+from prismask.evaluation.report.scores import (
+    coverage_sections,
+    score_sections,
+    spectra_sections,
+    stress_sections,
+)
 from prismask.evaluation.report.sources import Sources, find_sources, headline_sections
 from prismask.scenes.atomic import refuse_existing, write_beside
 
@@ -87,6 +92,7 @@ def build_page(found: Sources, truth_pictures: bool = True, title: str = "") -> 
     sections = [*headline_sections(found.headline), _overview(found, missing)]
     for source in found.evaluations:
         sections += score_sections(source)
+    sections += coverage_sections(found.evaluations)
     sections += model_sections(found)
     sections += stress_sections(found.stresses)
     sections += spectra_sections(found.spectra)

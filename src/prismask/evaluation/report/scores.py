@@ -1,8 +1,8 @@
 """The scores of a report.
 
-Of an evaluation: averages, the paper's layout, paired differences. Of wrong cameras: curves over
-the size of a fault, and the two fixed cases. Of spectra with structure: pictures of lines and
-lamps, curves, a table per group.
+Of an evaluation: averages, the paper's layout, paired differences, coverage by scene. Of wrong
+cameras: curves over the size of a fault, and the two fixed cases. Of spectra with structure:
+pictures of lines and lamps, curves, a table per group.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
+from prismask.evaluation.figures.cubes import coverage_figure
 from prismask.evaluation.figures.scores import (
     FaultPanel,
     Scores,
@@ -53,6 +55,8 @@ from prismask.evaluation.tables.published import (
 )
 from prismask.evaluation.tables.summaries import AVERAGE, read_table, scene_average
 
+INSIDE = "inside"
+"""The metric that counts coverage."""
 PAPER_NOTE = (
     "“Paper” columns: as printed by Wang et al., in the same two conventions; the paper's test "
     "masks mix both instruments, and its ± of the average of SRN + GST is that of running means, "
@@ -86,6 +90,39 @@ def score_sections(source: Source) -> list[Section]:
     for group in record["groups"]:
         sections.append(_group_section(source, table, group))
     return sections
+
+
+def coverage_sections(sources: Sequence[Source]) -> list[Section]:
+    """How much of every scene lay inside the 90 % interval, in all evaluations that counted it."""
+    found: dict[str, dict[str, float]] = {}
+    for source in sources:
+        table = source.scores
+        if table is None or INSIDE not in table.metrics:
+            continue
+        for model, group in product(source.record["models"], source.record["groups"]):
+            rows = {scene: table.find(model, group, INSIDE, scene) for scene in table.scenes}
+            shares = {
+                scene: float(row["mean"])
+                for scene, row in rows.items()
+                if row is not None and math.isfinite(row["mean"])
+            }
+            if shares:
+                found[f"{model}, {source.group_title(group)} ({source.name})"] = shares
+    if not found:
+        return []
+    scenes = list(dict.fromkeys(scene for shares in found.values() for scene in shares))
+    lines = []
+    for name, shares in found.items():
+        mean = math.fsum(shares.values()) / len(shares)
+        numbers = [*(shares.get(scene, math.nan) for scene in scenes), min(shares.values()), mean]
+        lines.append([name, *("–" if math.isnan(one) else f"{one:.1f}" for one in numbers)])
+    caption = "Share of the true values inside the 90 % interval by scene, mean over masks, in %."
+    picture = Picture(
+        "coverage", coverage_figure(found), caption,
+        "Dots: coverage of each scene, with the target band of the mean",
+    )  # fmt: skip
+    table_of = Table("The same in numbers.", ["", *scenes, "worst", "mean"], lines)
+    return [Section("Coverage by scene", [picture, table_of])]
 
 
 def _setting(record: Mapping[str, Any]) -> str:

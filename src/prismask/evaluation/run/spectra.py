@@ -401,6 +401,12 @@ def make_bench(
                 raise
             remarks.append(f"Only drawn scenes: {error}")
             log.warning("only drawn scenes are used: %s", error)
+            continue
+        if not scenes[group]:
+            if groups:
+                raise ConfigError(f"{folder} names no validation scenes.")
+            del scenes[group]
+            remarks.append(f"Only drawn scenes: {folder.name} names no validation scenes.")
     return Bench(settings, eye, wavelengths, scenes), remarks
 
 

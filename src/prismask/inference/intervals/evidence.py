@@ -306,6 +306,10 @@ SOLVER_BETTER = 0.1
 about 0.9 dB, below which the rule itself is uncertain."""
 STAYS = 0.98
 """Share of right cases that are to stay with the network."""
+FEWEST_TAKEN, SURELY = 5, 3.0
+"""Snapshots that a limit must have beyond it, and by how many standard errors their mean gain must
+be above 0: what one or two snapshots did is no reason to leave the network. Three, for the lowest
+of many limits is looked for."""
 NEVER = 10.0
 """A gain that nothing reaches: the limit where no solver was ever worth taking."""
 RIDGE = 1e-2
@@ -497,10 +501,10 @@ def fit_trust(rows: Sequence[Rows], widths: Values) -> TrustRule:
 
 
 def _paying(least: float, predicted: Values, target: Values) -> float:
-    """The lowest limit, not below `least`, above which snapshots really gain by the solver."""
+    """The lowest limit, not below `least`, above which snapshots surely gain by the solver."""
     for limit in (least, *np.sort(predicted[predicted > least])):
-        taken = predicted > limit
-        if taken.any() and target[taken].mean() > 0:
+        gain = target[predicted > limit]
+        if len(gain) >= FEWEST_TAKEN and gain.mean() > SURELY * gain.std(ddof=1) / len(gain) ** 0.5:
             return float(limit)
     return NEVER
 

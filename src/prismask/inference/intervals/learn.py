@@ -28,9 +28,9 @@ from prismask.inference.intervals.learned import (
     Factors,
     LearnedInterval,
     WidthHead,
+    aim_of,
     ascending,
     plain,
-    slack_of,
 )
 from prismask.inference.intervals.snapshots import Rows, Studio
 from prismask.inference.methods.network import LEARNED
@@ -46,17 +46,15 @@ MOST_FOLDS = 6
 FEWEST = 8
 """Snapshots that a class needs for factors of its own."""
 WORST = 0.1
-"""Share of the snapshots whose coverage is looked at."""
+"""The share of the snapshots with the least coverage that is scored by itself."""
 QUARTERS, BANDS = 4, 14
 """Parts of the intensities and of the spectrum by which a scene is scored."""
 BRIGHT = 2.0
 """How often a value of the brightest quarter is learned from, relative to others: networks are too
 dark there, by the most in scenes that are unlike the others."""
-CONTRASTS = (1.0, 1.05, 1.1, 1.15, 1.2)
-"""Exponents on the predicted reach that are tried: on scenes that a regressor has not seen its
-predictions are too even, too wide for easy scenes and too narrow for hard ones."""
-JUDGED = 0.9
-"""The level by which the contrast is chosen."""
+CONTRAST = 1.1
+"""Exponent on the predicted reach: on scenes that a regressor has not seen its predictions are too
+even, too wide for easy scenes and too narrow for hard ones."""
 
 Values = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -87,8 +85,9 @@ def fit_learned(
     """The interval of all snapshots, with the scores of those that were left out.
 
     seen: snapshots of scenes that the network learned from. Its errors are smaller there, so they
-    count in no factor and in no score; but how errors go with features is much the same, and they
-    are many scenes. All of them together weigh as much as `rows` do.
+    count in no factor; but how errors go with features is much the same, and they are many scenes.
+    All of them together weigh as much as `rows` do. They are left out in turn as well, and scored
+    apart: by factors of scenes that the network has not seen, and so too well.
     """
     scenes = sorted({one.scene for one in rows})
     if len(scenes) < 2:
@@ -97,49 +96,63 @@ def fit_learned(
         )
     if len({one.names for one in (*rows, *seen)}) != 1:
         raise ConfigError("the snapshots have different features: they are of several networks.")
-    table = Table.of(rows)
-    known, more = _examples(rows), _examples(seen)
-    features = known[0]
-    if more:
-        more[2].mul_(known[2].sum() / more[2].sum())
+    both = [group for group in (rows, seen) if group]
+    examples = [_examples(group) for group in both]
+    if seen:
+        examples[1][2].mul_(examples[0][2].sum() / examples[1][2].sum())
     folds = min(MOST_FOLDS, len(scenes))
-    fold_of = np.array([scenes.index(one.scene) % folds for one in rows])
+    fold_of = [_folds(group, folds) for group in both]
+    tables = [Table.of(group) for group in both]
     done = _counter(progress, (folds + 1) * steps)
 
-    def fitted(use: Flags, number: int) -> WidthHead:
-        inputs, errors, weight = (one[torch.from_numpy(use)] for one in known)
-        if more:
-            pairs = zip((inputs, errors, weight), more, strict=True)
-            inputs, errors, weight = (torch.cat(pair) for pair in pairs)
+    def fitted(left_out: int) -> WidthHead:
+        uses = [
+            torch.from_numpy((fold != left_out)[table.snapshot])
+            for fold, table in zip(fold_of, tables, strict=True)
+        ]
+        chosen = [[part[use] for part in group] for group, use in zip(examples, uses, strict=True)]
+        inputs, errors, weight = (torch.cat(parts) for parts in zip(*chosen, strict=True))
         return fit_head(
             inputs, errors, weight, rows[0].names, LEVELS,
-            steps=steps, seed=seed, progress=done(number * steps),
+            steps=steps, seed=seed, progress=done(left_out * steps),
         )  # fmt: skip
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # its layers are so small that several get in each other's way
-    reach = np.empty((2, len(LEVELS), len(features)), dtype=np.float32)
+    reaches = [np.empty((2, len(LEVELS), len(group[1])), dtype=np.float32) for group in examples]
     for fold in range(folds):
-        is_here = (fold_of == fold)[table.snapshot]
-        found = fitted(~is_here, fold).reach(features[torch.from_numpy(is_here)].T)
-        reach[:, :, is_here] = torch.stack(found).numpy()
-    head = fitted(np.ones(len(features), dtype=bool), folds)
+        head = fitted(fold)
+        for of, table, group, reach in zip(fold_of, tables, examples, reaches, strict=True):
+            is_here = (of == fold)[table.snapshot]
+            if is_here.any():
+                found = head.reach(group[0][torch.from_numpy(is_here)].T)
+                reach[:, :, is_here] = torch.stack(found).numpy()
+    head = fitted(folds)
     torch.set_num_threads(threads)
-    contrast, tried = _best_contrast(table, reach, fold_of)
-    left_out = LeftOut.of(table, reach, contrast, fold_of)
+    left_out = LeftOut.of(tables[0], reaches[0], fold_of[0])
     factors = left_out.factors(np.ones(len(rows), dtype=bool))
     scores, widths = scores_of(rows, left_out), left_out.widths
     facts = {
         "snapshots": len(rows), "scenes": len(scenes), "folds": folds,
-        "learned_from": len({one.scene for one in seen}), **(about or {}),
-        "contrasts": tried, "left_out": scores,
+        "learned_from": len({one.scene for one in seen}), **(about or {}), "left_out": scores,
         "mean_widths": {
             f"{level:g}": _rounded(mean) for level, mean in zip(LEVELS, widths.mean(0), strict=True)
         },
     }  # fmt: skip
+    if seen:
+        too_well = scores_of(seen, LeftOut.of(tables[1], reaches[1], fold_of[1], left_out))
+        facts["left_out_of_fit_alone"] = {
+            level: found["summary"] for level, found in too_well.items()
+        }
     own = factors.pop("")
-    interval = LearnedInterval(replace(head, contrast=contrast), own.quantiles, factors, facts)
+    interval = LearnedInterval(replace(head, contrast=CONTRAST), own.quantiles, factors, facts)
     return Fitted(interval, scores, widths)
+
+
+def _folds(rows: Sequence[Rows], count: int) -> Numbers:
+    """In which of `count` parts each snapshot is left out, with all of its scene."""
+    scenes = sorted({one.scene for one in rows})
+    return np.array([scenes.index(one.scene) % count for one in rows])
 
 
 def class_of(one: Rows) -> str:
@@ -150,9 +163,7 @@ def class_of(one: Rows) -> str:
 
 
 def _examples(rows: Sequence[Rows]) -> tuple[Tensor, ...]:
-    """Features `(N, K)`, errors and weights `(N,)` to learn from; nothing where there are none."""
-    if not rows:
-        return ()
+    """Features `(N, K)`, errors and weights `(N,)` to learn from."""
     quarter = np.concatenate([_quarter(one) for one in rows])
     return (
         torch.from_numpy(np.concatenate([one.features for one in rows])),
@@ -245,6 +256,8 @@ class LeftOut:
     """What was predicted for scenes that were left out."""
 
     table: Table
+    fold: Numbers
+    """In which part each snapshot was left out, `(snapshots,)`."""
     ratio: NDArray[np.float32]
     """How many times its reach each error goes, by level, `(levels, N)`."""
     inside: Flags
@@ -257,29 +270,30 @@ class LeftOut:
         cls,
         table: Table,
         reach: NDArray[np.float32],
-        contrast: float,
         fold: Numbers,
-        levels: Sequence[float] = LEVELS,
+        judges: LeftOut | None = None,
     ) -> LeftOut:
         """With the factors that the other folds of scenes ask for.
 
-        reach: above and below as predicted, `(2, levels, N)`; fold: of each snapshot.
+        reach: above and below as predicted, `(2, levels, N)`; fold: of each snapshot; judges: whose
+        factors count, those of these very snapshots if left out.
         """
-        above, below = reach**contrast
+        above, below = reach**CONTRAST
         ratio = np.where(table.error >= 0, table.error / above, -table.error / below)
-        made = cls(table, ratio, np.zeros(ratio.shape, dtype=bool), np.zeros((0, 0)))
-        of_snapshot = np.empty((len(levels), len(fold)), dtype=np.float32)
+        made = cls(table, fold, ratio, np.zeros(ratio.shape, dtype=bool), np.zeros((0, 0)))
+        judges = judges or made
+        of_snapshot = np.empty((len(LEVELS), len(fold)), dtype=np.float32)
         for one in np.unique(fold):
-            known = made.factors(fold != one, levels)
+            known = judges.factors(judges.fold != one)
             for number in np.flatnonzero(fold == one):
                 quantiles = known.get(str(table.kind[number]), known[""]).quantiles
-                of_snapshot[:, number] = [quantiles[level] for level in levels]
+                of_snapshot[:, number] = [quantiles[level] for level in LEVELS]
         factor = of_snapshot[:, table.snapshot]
         low = np.minimum(factor * below, table.value.clip(0))
         widths = [table.means(wide, table.plain)[:, 0] for wide in factor * above + low]
         return replace(made, inside=ratio <= factor, widths=np.stack(widths, 1))
 
-    def factors(self, use: Flags, levels: Sequence[float] = LEVELS) -> dict[str, Factors]:
+    def factors(self, use: Flags) -> dict[str, Factors]:
         """Factors of each class that the snapshots in `use` ask for; that of no class is ""."""
         table, found = self.table, {}
         kinds = {"", *np.unique(table.kind[use]).tolist()}
@@ -287,45 +301,13 @@ class LeftOut:
             members = use & (table.kind == kind)
             members = members if members.any() else use
             here = members[table.snapshot] & table.plain
-            snapshot = table.snapshot[here]
-            # Parts of each scene in which a level is to hold nearly.
-            parts = table.scene[snapshot] * (QUARTERS + BANDS) + np.stack(
-                [table.quarter[here], QUARTERS + table.band[here]]
-            )
             quantiles = {
-                level: round(scene_factor(self.ratio[place, here], snapshot, level, parts), 5)
-                for place, level in enumerate(levels)
+                level: round(_quantile(ratio[here], aim_of(level)), 5)
+                for level, ratio in zip(LEVELS, self.ratio, strict=True)
             }
             scenes = len(np.unique(table.scene[members]))
             found[kind] = Factors(quantiles, {"snapshots": int(members.sum()), "scenes": scenes})
         return found
-
-
-def scene_factor(
-    ratio: NDArray[np.floating],
-    snapshot: NDArray[Any],
-    level: float,
-    parts: NDArray[Any] | None = None,
-) -> float:
-    """The factor at which `level` holds on average, and nearly so in what is worst.
-
-    ratio: errors over their reach, `(N,)`; snapshot: which one each belongs to, equally many.
-    parts: groupings of the values, each `(N,)`: of these all are to hold nearly `level`, of the
-    snapshots all but the worst tenth, as far as the mean stays near `level` (`slack_of`).
-    """
-    least, most = slack_of(level)
-    needed = sorted(_needed(ratio, snapshot, least), reverse=True)
-    worst = needed[min(len(needed) - 1, int(WORST * len(needed)))]
-    for grouping in () if parts is None else parts:
-        worst = max(worst, *_needed(ratio, grouping, least))
-    return float(max(_quantile(ratio, level), min(worst, _quantile(ratio, most))))
-
-
-def _needed(ratio: NDArray[np.floating], member: NDArray[Any], level: float) -> list[float]:
-    """The factor that each member would need to hold `level`."""
-    order = np.argsort(member, kind="stable")
-    starts = np.flatnonzero(np.diff(member[order])) + 1
-    return [_quantile(values, level) for values in np.split(ratio[order], starts)]
 
 
 def _quantile(values: NDArray[np.floating], level: float) -> float:
@@ -333,28 +315,6 @@ def _quantile(values: NDArray[np.floating], level: float) -> float:
     count = len(values)
     rank = min(count, int(np.ceil((count + 1) * level)))
     return float(np.partition(values, rank - 1)[rank - 1])
-
-
-def _best_contrast(
-    table: Table, reach: NDArray[np.float32], fold: Numbers
-) -> tuple[float, dict[str, Any]]:
-    """The contrast that leaves the worst parts of scenes least short, and what each gave.
-
-    Among those that leave none short, the narrowest.
-    """
-    place = [LEVELS.index(JUDGED)]
-    least, tried = slack_of(JUDGED)[0], {}
-    for contrast in CONTRASTS:
-        found = LeftOut.of(table, reach[:, place], contrast, fold, [JUDGED])
-        inside = found.inside[0]
-        parts = ((None, 1), (table.quarter, QUARTERS), (table.band, BANDS))
-        worst = [float(np.nanmin(table.by_scene(table.shares(inside, *part)))) for part in parts]
-        tried[contrast] = min(least, *worst), -float(found.widths.mean())
-    said = {
-        f"{contrast:g}": {"worst": _rounded(worst), "width": _rounded(-width)}
-        for contrast, (worst, width) in tried.items()
-    }
-    return max(tried, key=lambda one: tried[one]), said
 
 
 # --- scores ---------------------------------------------------------------------------------------
