@@ -78,7 +78,7 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         started = time.monotonic()
         with pytest.raises(DeviceError, match="no Dask scheduler answers at tcp://127"):
             cluster.connect(f"tcp://127.0.0.1:{free.getsockname()[1]}", 1).__enter__()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 20, "30 s are Dask's own patience"
 
 
 def test_somebody_else_answers(monkeypatch: pytest.MonkeyPatch) -> None:
