@@ -74,9 +74,17 @@ def test_the_worst_sign_decides(
     verdict = rule().verdict(facts(**changes), width, gain)
     assert (verdict.reason, verdict.grade) == (reason, grade)
     assert verdict.trust < 0.5
+    assert verdict.trust >= 0.2 or grade == "poor"
     attrs = verdict.attrs()
     assert attrs["trust_grade"] == grade
     assert json.loads(json.dumps(attrs)) == attrs
+
+
+def test_number_and_word_agree() -> None:
+    """Good from 0.5, doubtful from 0.2, poor below."""
+    at = [replace(rule().verdict(facts(), 0.2, None), excess=float(e)) for e in (0, 1, 2, 3)]
+    assert [one.trust for one in at] == pytest.approx([1, 0.5, 0.2, 0.1])
+    assert [one.grade for one in at] == ["good", "good", "doubtful", "poor"]
 
 
 def test_more_is_worse() -> None:
