@@ -166,7 +166,7 @@ def test_what_cannot_vary() -> None:
             PrismFamily(NOMINAL, spread)
     # Five bands: the last two are at 3/4 and 1, so they meet at 1 / (4 · 3/4).
     PrismFamily(NOMINAL, bend=0.333)
-    for bend in (-0.1, 0.334, float("nan")):
+    for bend in (-0.1, 1 / 3, 0.334, float("nan")):
         with pytest.raises(ConfigError, match=r"camera\.bend is .* below 0\.3333"):
             PrismFamily(NOMINAL, (0.6, 1.1), bend)
     PrismFamily(CASSI.from_step(2), bend=0.4)  # two bands are both ends

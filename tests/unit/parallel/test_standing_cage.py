@@ -91,6 +91,14 @@ def test_one_that_hangs_or_dies_is_replaced(standing: StandingCage) -> None:
     assert call(standing, "remember_here") == 1
 
 
+def test_one_that_somebody_ended_meanwhile_is_replaced(standing: StandingCage) -> None:
+    assert call(standing, "remember_here") == 1
+    inside = call(standing, "number_here")
+    os.kill(inside, signal.SIGKILL)
+    until(lambda: not is_alive(inside))
+    assert call(standing, "remember_here") == 1
+
+
 def test_calling_a_task_off(standing: StandingCage) -> None:
     begun = time.monotonic()
     with pytest.raises(CancelledError):
