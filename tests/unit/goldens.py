@@ -99,9 +99,9 @@ def network(name: str, posterior: str = "none", **more: Any) -> Reconstructor:
 
 
 @torch.no_grad()
-def answer(name: str, camera: CASSI) -> Made:
+def answer(name: str, camera: CASSI, **more: Any) -> Made:
     shots, mask = snapshot(camera, 2)
-    return {"cube": network(name)(shots, mask, camera, torch.full((2,), 0.01), 0.1 * mask)}
+    return {"cube": network(name, **more)(shots, mask, camera, torch.full((2,), 0.01), 0.1 * mask)}
 
 
 @torch.no_grad()
@@ -298,6 +298,9 @@ MAKERS: dict[str, Callable[[], Made]] = {
     **{f"{name}{plus}, {eye}": partial(answer, f"{name}{plus}", camera)
        for name in TINY for eye, camera in CAMERAS.items()
        for plus in ("",)},
+    "lumen, folded": partial(answer, "lumen", CAMERAS["width"], fold=2, look=1, levels=2, blocks=2,
+                             lowest=1, encode=False, widest=12),
+    "lumen, deep": partial(answer, "lumen", CAMERAS["width"], levels=3, blocks=2, mask_steps=True),
     **{f"posterior {kind}": partial(posterior, kind) for kind in ("gst", "conv", "fixed")},
     **{f"{name}, {eye}": partial(solved, name, options, camera)
        for name, options in SOLVERS.items() for eye, camera in CAMERAS.items()},
