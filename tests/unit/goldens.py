@@ -76,7 +76,7 @@ def snapshot(camera: CASSI, count: int = 1) -> tuple[Tensor, Tensor]:
     mask = fabricate_mask(camera.mask_size(SIZE), seeded(2))[None, None]
     cubes = torch.stack([torch.tensor(scene(3 + k).values) for k in range(count)])
     light = camera.forward(cubes, mask)
-    return light + 0.01 * torch.randn(light.shape, generator=seeded(4)), mask
+    return light + 0.05 * torch.randn(light.shape, generator=seeded(4)), mask
 
 
 # --- networks and solvers -------------------------------------------------------------------------
@@ -117,10 +117,51 @@ def posterior(kind: str) -> Made:
 SOLVERS: dict[str, dict[str, Any]] = {
     "gap-tv": {"iterations": 4},
     "gap-tv told": {"iterations": 4, "noise": 0.05, "nonnegative": False},
+    "gap-tv apart": {"iterations": 4, "coupling": "band", "inner_iterations": 2},
     "twist": {"iterations": 4},
+    "twist told": {"iterations": 4, "weight": 0.05, "nonnegative": False},
     "gpsr": {"iterations": 4},
+    "gpsr told": {
+        "iterations": 4,
+        "weight": 0.01,
+        "smoothness": 0.5,
+        "levels": 2,
+        "wavelet": "db2",
+        "monotone": False,
+        "nonnegative": False,
+    },
     "pnp": {"iterations": 4},
+    "pnp admm": {"iterations": 4, "scheme": "admm", "denoiser": "tv", "noise": 0.1},
+    "pnp free": {
+        "iterations": 4,
+        "nonnegative": False,
+        "sigma": 0.8,
+        "last_sigma": 0.1,
+        "start": "spread",
+    },
     "desci": {"iterations": 2, "start_iterations": 4, "noise": 0.05},
+    "desci dense": {
+        "iterations": 2,
+        "start_iterations": 2,
+        "patch": 4,
+        "stride": 2,
+        "group": 8,
+        "radius": 4,
+        "match_every": 1,
+        "strength": 0.5,
+        "nonnegative": False,
+    },
+    "pnp-dip alone": {
+        "iterations": 2,
+        "steps": 3,
+        "width": 8,
+        "levels": 1,
+        "start": "gap-tv",
+        "multiplier": False,
+        "average": 0.5,
+        "networks": 2,
+        "noise": 0.1,
+    },
     "pnp-dip": {"iterations": 2, "steps": 3, "width": 8, "levels": 2, "seed": 3},
 }
 
@@ -148,6 +189,12 @@ BATCHES: dict[str, dict[str, Any]] = {
         },
         "camera": {"bands": 4, "spread": [0.6, 1.4], "bend": 0.1, "jitter": 0.3,
                    "varied_share": 0.7, "more_bands": [3, 6], "more_bands_share": 0.4},
+        "model": {"backbone": "lumen", "options": {"width": 8, "stages": 2, "cosines": 8}},
+        "posterior": {"kind": "none"}, "schedule": {"mode": "plain"},
+    },
+    "three band counts behind one prism": {
+        "camera": {"bands": 4, "more_bands": [3, 6], "more_bands_share": 0.7},
+        "masks": {"fault_share": 0.8, "dispersion_share": 0.8, "per": "sample"},
         "model": {"backbone": "lumen", "options": {"width": 8, "stages": 2, "cosines": 8}},
         "posterior": {"kind": "none"}, "schedule": {"mode": "plain"},
     },
