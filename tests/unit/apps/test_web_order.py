@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi import UploadFile
 
 from prismask.apps.cli.camera_options import CameraOptions
+from prismask.apps.web.uploads import Frames
 from prismask.apps.web.work import Order
+from prismask.errors import ConfigError
 
 ASKED: dict[str, Any] = {
     "method": "gap-tv", "model": Path("/weights/mine.safetensors"), "samples": 3, "iterations": 7,
@@ -44,3 +48,14 @@ def test_an_order_reaches_the_worker_and_the_library(name: str) -> None:
     plain = vars(replace(Order(), **BESIDE.get(name, {})).options())
     changed = {key for key in told if told[key] != plain[key]}
     assert changed == {"method_options" if name == "iterations" else name}
+
+
+@pytest.mark.parametrize("level", [0.0, 0.1])
+def test_a_dark_frame_beside_a_dark_level_is_refused(level: float) -> None:
+    frame = UploadFile(BytesIO(b"x"), filename="dark.nc")
+    with pytest.raises(ConfigError, match="both say what to subtract"):
+        Frames(dark=frame).check(Order(dark=level))
+    Frames(dark=frame).check(Order())
+    Frames().check(Order(dark=level))
+    assert [name for _, _, name in Frames(dark=frame, flat=frame).parts()] == ["dark.nc", "flat.nc"]
+    assert [name for _, _, name in Frames(flat=frame).parts()] == ["flat.nc"]
