@@ -81,6 +81,18 @@ def test_what_is_known_of_a_mask_turns_with_it(name: Orientation | None, crop: s
     np.testing.assert_array_equal(found.values, expected)
 
 
+def test_calibrations_are_cropped_as_one_mask_is(
+    folder: Path, frames: tuple[np.ndarray, np.ndarray]
+) -> None:
+    for number in range(2):
+        np.save(f"large{number}.npy", np.pad(frames[1], ((2, 3), (4, 1)), mode="edge"))
+    line = f"--crop-mask 2,4,100,100 --dark 0 {FAST}"
+    assert run(f"reconstruct shot.npy --mask large0.npy -o one.nc {line}") == 0
+    two = "--mask large0.npy --mask large1.npy"
+    assert run(f"reconstruct shot.npy {two} -o two.nc {line}") == 0
+    np.testing.assert_array_equal(load_cube("one.nc").values, load_cube("two.nc").values)
+
+
 def test_dark_flat_and_map_give_the_same_cube(
     folder: Path, frames: tuple[np.ndarray, np.ndarray], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -101,6 +101,18 @@ def test_the_memory_limit() -> None:
     assert array.nbytes == 2 * 10**8
 
 
+def test_what_the_process_holds_already_is_no_part_of_the_limit() -> None:
+    _, (array,) = run("large", 27 * 10**7, limits=Limits(seconds=60, memory_bytes=3 * 10**8))
+    assert array.nbytes == 27 * 10**7
+
+
+def test_from_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    (tmp_path / "here").rmdir()
+    assert run("double", [1.0])[0] == {"sum": 1.0}
+
+
 def test_no_task_sees_what_another_left() -> None:
     assert [run("remember")[0] for _ in range(3)] == [1, 1, 1]
 

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from prismask.errors import (
     WorkerLostError,
 )
 from prismask.parallel import cluster
-from prismask.parallel.workers import Workers, run_tasks
+from prismask.parallel.workers import Outcome, Workers, run_tasks
 
 distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
 
@@ -57,6 +58,14 @@ def test_what_was_prepared_serves_its_own_run_alone(monkeypatch: pytest.MonkeyPa
     found = [cluster._run(preparing(name), name, "task", None) for name in runs]
     assert found == ["one task", "one task", "two task"]
     assert made == ["one", "two"]
+
+
+def test_what_dask_calls_off_was_lost() -> None:
+    """Its scheduler does so with all that is under way when it ends."""
+    with pytest.raises(WorkerLostError, match="the Dask cluster was lost"):
+        cluster._understood(Outcome("task", error=CancelledError()))
+    failed = Outcome("task", error=FormatError("x"))
+    assert cluster._understood(failed) is failed
 
 
 def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -82,6 +82,10 @@ def test_memory_is_that_of_the_task(standing: StandingCage) -> None:
         assert call(standing, "take", kind, 2**28) == 2**28
 
 
+def test_what_the_process_holds_already_is_no_part_of_the_limit(standing: StandingCage) -> None:
+    assert call(standing, "take", "numpy", int(0.95 * 2**30)) == int(0.95 * 2**30)
+
+
 def test_one_that_hangs_or_dies_is_replaced(standing: StandingCage) -> None:
     with pytest.raises(TimeLimitError, match="after 1 s, the time limit"):
         call(standing, "sleep_here", 60, limits=Limits(1, 2**30))
