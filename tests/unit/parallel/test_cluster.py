@@ -90,6 +90,26 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert time.monotonic() - started < 20, "30 s are Dask's own patience"
 
 
+def test_who_finds_no_workers_goes_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+
+    class Client:
+        def __init__(self, address: str, **_: Any) -> None:
+            self.address = address
+
+        def close(self) -> None:
+            closed.append(self.address)
+
+    def nobody(client: Any, address: str) -> None:
+        raise DeviceError("nobody works there.")
+
+    monkeypatch.setattr(distributed, "Client", Client)
+    monkeypatch.setattr(cluster, "_wait_for_a_worker", nobody)
+    with pytest.raises(DeviceError, match="nobody works"):
+        cluster.connect("tcp://127.0.0.1:8786", 1).__enter__()
+    assert closed == ["tcp://127.0.0.1:8786"]
+
+
 def test_somebody_else_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster, "SECONDS_TO_CONNECT", 2.0)
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from file_examples import a_cube, a_mask, same
@@ -23,11 +24,13 @@ from hostile_files import (
     not_utf8,
     with_escapes,
 )
+from PIL import Image
 
 from prismask.apps.cli.app import run
 from prismask.errors import ConfigError, DataMissingError, FormatError, PrismaskError
+from prismask.scenes.cubepack import read_cubepack, write_cubepack
 from prismask.scenes.formats import cave
-from prismask.scenes.formats.contents import ReadLimits
+from prismask.scenes.formats.contents import ReadLimits, using
 from prismask.scenes.formats.files import describe, load, load_cube, save
 from prismask.scenes.formats.registry import identify
 from prismask.scenes.records import Cube, Mask, Measurement
@@ -242,3 +245,29 @@ def test_provenance_of_any_text_comes_back(tmp_path: Path, extension: str) -> No
     mask = Mask(np.eye(3, 4), attrs=attrs)
     save(mask, tmp_path / f"x{extension}")
     assert same(load(tmp_path / f"x{extension}"), mask)
+
+
+# --- how much arrays may take ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("extension", [".mat", ".npz", ".tif", ".png", ".h5", ".cubepack"])
+def test_every_format_that_packs_tells_what_arrays_may_take(tmp_path: Path, extension: str) -> None:
+    path = tmp_path / f"x{extension}"
+    cube = Cube(np.random.default_rng(0).random((3, 200, 300)), [450.0, 500.0, 550.0])
+    if extension == ".png":
+        Image.fromarray((255 * cube.values[0]).astype(np.uint8)).resize((2000, 1500)).save(path)
+    elif extension == ".h5":
+        with h5py.File(path, "w") as file:
+            file.create_dataset("cube", data=cube.values, compression="gzip")
+    elif extension == ".cubepack":
+        write_cubepack(path, {"one": cube}, about="x")
+    else:
+        save(cube, path)
+    look = read_cubepack if extension == ".cubepack" else load
+    with (
+        using(ReadLimits(memory_bytes=2 * 10**6)),
+        pytest.raises(FormatError, match="arrays of this file may take 500 kB"),
+    ):
+        look(path)
+    with using(ReadLimits(memory_bytes=10**9)):
+        look(path)
