@@ -205,6 +205,25 @@ def test_a_body_that_drips(upload_client: httpx.Client) -> None:
 
 
 @pytest.mark.usefixtures("quick")
+def test_a_body_in_many_small_pieces(
+    upload_client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is less than a window wants; together they are more."""
+    monkeypatch.setattr(guards, "WINDOW_BYTES", 2**13)
+    pieces, size = 40, 2**11
+    with Raw(upload_client) as raw:
+        head = '\r\ncontent-disposition: form-data; name="a"; filename="a"\r\n\r\n'
+        tail = "\r\n--x--\r\n"
+        raw.post(3 + len(head) + pieces * size + len(tail))
+        raw.send(head)
+        for _ in range(pieces):
+            raw.send(size * "x")
+            time.sleep(0.04)
+        raw.send(tail)
+        assert raw.socket.recv(4096).startswith(b"HTTP/1.1 422"), "heard out, and no such field"
+
+
+@pytest.mark.usefixtures("quick")
 def test_an_answer_that_nobody_reads(upload_client: httpx.Client) -> None:
     with Raw(upload_client) as raw:
         raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
