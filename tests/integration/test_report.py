@@ -214,6 +214,15 @@ def test_a_model_that_fails_on_a_scene_is_named_and_the_rest_goes_on(
     assert f"faulty, scene {lost}" in written.page.read_text(encoding="utf-8")
 
 
+def test_neither_a_page_nor_its_tables_are_replaced_unasked(results: Path, tmp_path: Path) -> None:
+    for name in ("page.html", "page.md"):
+        (tmp_path / name).write_text("mine")
+        with pytest.raises(OutputExistsError, match=name):
+            write_report(results, tmp_path / "page.html", truth_pictures=False)
+        assert (tmp_path / name).read_text() == "mine"
+        (tmp_path / name).unlink()
+
+
 def test_overlap_is_refused_as_in_an_evaluation(tiny: Path, tmp_path: Path) -> None:
     from tiny_evaluation import make_weights
 

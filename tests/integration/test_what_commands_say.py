@@ -40,6 +40,10 @@ info shot2.nc
 reconstruct shot.nc --mask mask.nc -o cube.nc --method gap-tv --iterations 5 --device cpu --dark 0
 reconstruct shot.nc --mask mask.nc -o cube.nc --method gap-tv --iterations 5 --device cpu
 info cube.nc
+info told.nc
+simulate several.npz --variable cube --mask masks.npz --mask-variable fine -o shot4.nc
+reconstruct shots.npz --variable lit --mask masks.npz --mask-variable fine -o cube4.nc \
+--method gap-tv --iterations 2 --bands 3 --device cpu --no-quick-look
 evaluate-pair scene.nc cube.nc
 evaluate-pair cube.nc scene.nc
 evaluate-pair scene.nc dim.nc
@@ -73,6 +77,12 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     spoilt[0, :3] = np.nan
     np.save("spoilt.npy", spoilt)
     np.savez("several.npz", cube=draw.random((3, *SIZE)), extra=draw.random((5, 7)), name="x")
+    found = ["note: the first finding.", "note: the second finding."]
+    told = {"findings": found, "numbers": list(range(90)), "nested": {"a": 1}}
+    save(Cube(scene.values[:2], attrs=told), "told.nc")
+    np.savez("masks.npz", coarse=1 - mask, fine=mask)
+    lit = draw.random((SIZE[0], SIZE[1] + 4))
+    np.savez("shots.npz", dim=0.1 * lit, lit=lit)
     sensor = np.pad(fabricate_mask((64, 80), seeded(2)).numpy(), ((0, 0), (0, 20)))
     for nm, px in ((450, 0.0), (550, 11.5), (650, 20.0)):
         light = nm / 1000

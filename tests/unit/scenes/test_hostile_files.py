@@ -31,7 +31,15 @@ from prismask.errors import ConfigError, DataMissingError, FormatError, Prismask
 from prismask.scenes.cubepack import read_cubepack, write_cubepack
 from prismask.scenes.formats import cave
 from prismask.scenes.formats.contents import ReadLimits, using
-from prismask.scenes.formats.files import describe, load, load_cube, save
+from prismask.scenes.formats.files import (
+    describe,
+    load,
+    load_cube,
+    load_mask,
+    load_mask_std,
+    load_measurement,
+    save,
+)
 from prismask.scenes.formats.registry import identify
 from prismask.scenes.records import Cube, Mask, Measurement
 
@@ -119,6 +127,15 @@ def test_the_limit_is_told_and_can_be_raised(
             load_cube(path)
     with pytest.raises(ConfigError, match="above 0"):
         ReadLimits(seconds=float("nan"))
+
+
+@pytest.mark.parametrize("look", [load, load_cube, load_mask, load_measurement, load_mask_std])
+def test_every_way_to_read_takes_limits(tmp_path: Path, look: Callable[..., Any]) -> None:
+    shape = (3, 200, 300) if look is load_cube else (400, 500)
+    np.savez(tmp_path / "x.npz", values=np.random.default_rng(0).random(shape, dtype=np.float32))
+    with pytest.raises(FormatError, match="arrays of this file may take 250 kB"):
+        look(tmp_path / "x.npz", limits=ReadLimits(memory_bytes=10**6))
+    look(tmp_path / "x.npz", limits=ReadLimits(memory_bytes=10**8))
 
 
 def test_limits_may_be_infinite(tmp_path: Path) -> None:
