@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from prismask.errors import ConfigError
 from prismask.models.registry import create_model
 from prismask.optics.camera import CASSI
+from prismask.optics.shear import gathered_shear_sum, gathered_unshear
 from prismask.optics.varied_prism import LEAST, MOST, PrismFamily, VariedCamera
 
 NOMINAL = CASSI.from_step(5, 2.0)
@@ -203,3 +204,13 @@ def test_a_recorded_step_reads_where_bands_land_from_its_own_tensor() -> None:
     torch.testing.assert_close(recorded.forward(cube, mask), landed(NARROW).forward(cube, mask))
     place.copy_(landed(OFFSETS).places)
     torch.testing.assert_close(recorded.forward(cube, mask), landed(OFFSETS).forward(cube, mask))
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_gradients_of_reading_where_bands_land(power: int) -> None:
+    """Of squared shares too, which a diagonal of A Aᵀ is made of."""
+    places = torch.tensor([0.0, 1.3, 2.6], dtype=torch.float64)
+    planes = torch.rand(1, 3, 2, 5, dtype=torch.float64, requires_grad=True)
+    image = torch.rand(1, 2, 8, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: gathered_shear_sum(x, places, 8, power), (planes,))
+    assert torch.autograd.gradcheck(lambda y: gathered_unshear(y, places, 5, power), (image,))
