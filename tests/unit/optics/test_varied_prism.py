@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from prismask.errors import ConfigError
 from prismask.models.registry import create_model
+from prismask.optics import shear
 from prismask.optics.camera import CASSI
 from prismask.optics.shear import gathered_shear_sum, gathered_unshear
 from prismask.optics.varied_prism import LEAST, MOST, PrismFamily, VariedCamera
@@ -214,3 +215,15 @@ def test_gradients_of_reading_where_bands_land(power: int) -> None:
     image = torch.rand(1, 2, 8, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: gathered_shear_sum(x, places, 8, power), (planes,))
     assert torch.autograd.gradcheck(lambda y: gathered_unshear(y, places, 5, power), (image,))
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("offsets", [(0.0, 1.3, 2.6), (4.0, 2.5, 0.0), (0.0, 2.0, 4.0)])
+def test_tables_for_other_programs_do_the_same(offsets: tuple[float, ...], power: int) -> None:
+    places = torch.tensor(offsets, dtype=torch.float64)
+    planes, image = numbers(2, 3, 4, 5), numbers(2, 4, 10)
+    one = shear._shear_sum_by_table(planes, offsets, 10, power)
+    torch.testing.assert_close(one, gathered_shear_sum(planes, places, 10, power))
+    if power == 1:
+        two = shear._unshear_by_table(image, offsets, 5)
+        torch.testing.assert_close(two, gathered_unshear(image, places, 5))
