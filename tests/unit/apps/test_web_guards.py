@@ -131,7 +131,7 @@ class Raw:
 
     def __init__(self, client: httpx.Client) -> None:
         url = client.base_url
-        self.socket = socket.create_connection((url.host, url.port), timeout=10)
+        self.socket = socket.create_connection((url.host, url.port), timeout=60)
         self.head = f"host: {url.host}\r\nauthorization: {client.headers['authorization']}\r\n"
 
     def __enter__(self) -> Raw:
@@ -179,7 +179,7 @@ def upload_client() -> Iterator[httpx.Client]:
 def test_headers_that_never_end(upload_client: httpx.Client, start: str) -> None:
     with Raw(upload_client) as raw:
         raw.send(start)
-        assert 0.3 < raw.seconds_until_closed() < 5
+        assert 0.3 < raw.seconds_until_closed() < 30
 
 
 @pytest.mark.usefixtures("quick")
@@ -188,7 +188,7 @@ def test_a_second_request_that_never_ends(upload_client: httpx.Client) -> None:
         raw.send(f"GET /api/about HTTP/1.1\r\n{raw.head}\r\n")
         assert raw.socket.recv(4096).startswith(b"HTTP/1.1 200")
         raw.send("GET /api")
-        assert raw.seconds_until_closed() < 5
+        assert raw.seconds_until_closed() < 30
 
 
 @pytest.mark.usefixtures("quick")
@@ -197,10 +197,10 @@ def test_a_body_that_drips(upload_client: httpx.Client) -> None:
         raw.post()
         started = time.monotonic()
         with pytest.raises(OSError):  # noqa: PT012
-            while time.monotonic() < started + 8:
+            while time.monotonic() < started + 60:
                 raw.send("x")
                 time.sleep(0.1)
-        assert time.monotonic() - started < 6
+        assert time.monotonic() - started < 30
     assert upload_client.get("/api/about").status_code == 200
 
 
@@ -228,7 +228,7 @@ def test_an_answer_that_nobody_reads(upload_client: httpx.Client) -> None:
     with Raw(upload_client) as raw:
         raw.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         raw.send(f"GET /static/plotly.js HTTP/1.1\r\n{raw.head}\r\n")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while guards.GuardedConnection.open_ones:
             assert time.monotonic() < deadline, "it was kept open"
             time.sleep(0.1)
