@@ -109,6 +109,19 @@ def test_wavelengths_for_other_bands_than_the_mask_notes(
     assert "--wavelengths lists 3 bands, but the camera has 4" in capsys.readouterr().err
 
 
+def test_a_name_with_an_equals_sign_is_a_name(
+    bench: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (bench / "a=b.npy").write_bytes((bench / "lit450.npy").read_bytes())
+    for name, said in (
+        ("a=b.npy", "name each picture with its wavelength"),
+        ("0=lit450.npy", "0 nm is no wavelength"),
+        ("450nm=c.npy", "there is no file c.npy"),
+    ):
+        assert cli.run(["camera", name, "-o", "lab.nc"]) == 2
+        assert said in capsys.readouterr().err
+
+
 def test_overexposed_pictures_are_named(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Clipped edges lie elsewhere; nothing else would tell."""
     np.save("lit500.npy", np.minimum(np.load("lit500.npy"), 0.3))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import json
 import math
+import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -76,6 +78,48 @@ def results(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def page(results: Path) -> Page:
     """The page of everything, drawn once."""
     return build_page(find_sources(results))
+
+
+# --- every word and number ------------------------------------------------------------------------
+
+GOLDEN = Path(__file__).with_name("report_golden.md")
+"""All tables of the fixture. `PRISMASK_WRITE_GOLDEN=1 pytest test_report.py -k every_word` writes
+them anew, after a change that is meant to change them."""
+CHANGING = ("s per sample", "peak memory [GiB]", "commit", "started", "versions")
+
+
+def _lasting(text: str) -> str:
+    """The text with one space where there are several, and without the columns of `CHANGING`."""
+    lines: list[str] = []
+    header: list[str] = []
+    for line in text.splitlines():
+        cells = [" ".join(cell.split()) for cell in line.strip("|").split("|")]
+        if not line.startswith("|"):
+            header = []
+        elif set(line) <= set("|-:"):
+            continue
+        else:
+            header = header or cells
+            named = zip(header, cells, strict=True)
+            cells = [cell for name, cell in named if name not in CHANGING]
+        lines.append(" | ".join(cells))
+    return "\n".join(lines) + "\n"
+
+
+def test_every_word_and_number_is_as_it_was(results: Path, page: Page) -> None:
+    parts = [(results / n / "summary.md").read_text() for n in ("many-to-many", "stress")]
+    text = _lasting("\n\n".join([*parts, markdown_page(page, {})]))
+    if os.environ.get("PRISMASK_WRITE_GOLDEN"):
+        GOLDEN.write_text(text, encoding="utf-8")
+    kept = GOLDEN.read_text(encoding="utf-8")
+    for line, expected in zip(text.splitlines(), kept.splitlines(), strict=True):
+        assert NUMBER.sub("0", line) == NUMBER.sub("0", expected)
+        numbers, known = ([float(n) for n in NUMBER.findall(one)] for one in (line, expected))
+        assert numbers == pytest.approx(known, rel=0.02, abs=0.02), line
+
+
+NUMBER = re.compile(r"(?<![\w.])[+-]?\d+(?:\.\d+)?(?![\w.]*\w)")
+"""Digits that are no part of a name or a hash."""
 
 
 # --- the analysis --------------------------------------------------------------------------------
@@ -168,6 +212,15 @@ def test_a_model_that_fails_on_a_scene_is_named_and_the_rest_goes_on(
     assert any(f"faulty, scene {lost}" in text and "NaN" in text for text in found["failures"])
     written = write_report(tmp_path / "a", tmp_path / "page.html")
     assert f"faulty, scene {lost}" in written.page.read_text(encoding="utf-8")
+
+
+def test_neither_a_page_nor_its_tables_are_replaced_unasked(results: Path, tmp_path: Path) -> None:
+    for name in ("page.html", "page.md"):
+        (tmp_path / name).write_text("mine")
+        with pytest.raises(OutputExistsError, match=name):
+            write_report(results, tmp_path / "page.html", truth_pictures=False)
+        assert (tmp_path / name).read_text() == "mine"
+        (tmp_path / name).unlink()
 
 
 def test_overlap_is_refused_as_in_an_evaluation(tiny: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tiny_training import tiny_config
 
+from prismask.apps.cli import train as command
 from prismask.apps.cli.app import run
 from prismask.apps.cli.train import progress_text
 from prismask.evaluation.figures.training import draw_curves
@@ -39,6 +40,48 @@ def test_a_run_leaves_everything_behind(
     facts = json.loads((out / "run.json").read_text())
     assert set(facts["scenes_sha256"]) == {"train", "validation"}
     assert "torch" in facts["versions"]
+
+
+def test_a_line_says_how_far_it_is() -> None:
+    line = {
+        "event": "step",
+        "step": 7,
+        "epoch": 3,
+        "phase": "phi",
+        "loss": 0.0123456,
+        "psnr_unit": 21.234,
+        "progress": 0.25,
+        "samples_per_s": 41.6,
+        "seconds_left": 61.9,
+    }
+    said = "epoch 3 phi  loss 0.01235  PSNR unit 21.23 dB"
+    assert progress_text(line) == f"[#####{15 * '.'}] {said}  42 samples/s  1:01 left"
+    noisy = line | {"g_min": 0.01, "g_max": 0.2, "progress": 1.3, "seconds_left": 3605.0}
+    assert progress_text(noisy) == (
+        f"[{20 * '#'}] {said}  g 0.0100…0.2000  42 samples/s  60:05 left"
+    )
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_only_where_several_train_a_lost_connection_means_a_lost_peer(
+    config: Path, shared: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Left(BaseException):
+        """In place of the end of the process."""
+
+    def lose(*_: object, **__: object) -> None:
+        raise RuntimeError("Connection reset by peer")
+
+    def leave(code: int) -> None:
+        raise Left(code)
+
+    monkeypatch.setattr(command, "run_training", lose)
+    monkeypatch.setattr(command, "_leave_at_once", leave)
+    monkeypatch.setattr("prismask.training.distributed.under_torchrun", lambda: shared)
+    with pytest.raises(Left if shared else RuntimeError) as caught:
+        command.main([str(config)])
+    assert (caught.value.args == (command.LOST_PEER,)) is shared
+    assert ("start again with --resume" in capsys.readouterr().err) is shared
 
 
 @pytest.mark.parametrize(

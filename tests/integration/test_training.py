@@ -153,11 +153,13 @@ def test_other_modes(mode: str) -> None:
 
 def test_budget_ends_annealed_and_in_time() -> None:
     lines: list[dict[str, Any]] = []
-    start = time.perf_counter()
     config = tiny_config(schedule={"budget": "3s"})
     train(config, report=lines.append)
-    assert time.perf_counter() - start < 10
     steps = [line for line in lines if line["event"] == "step"]
+    # No step begins after the end, however long steps take here.
+    seconds = [line["seconds"] for line in steps]
+    assert seconds[-2] < 3
+    assert len(steps) > 3
     assert steps[0]["rate"] > 0.9 * config.schedule.theta_rate
     assert steps[-1]["rate"] < 0.05 * config.schedule.theta_rate
 

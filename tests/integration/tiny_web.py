@@ -57,7 +57,7 @@ def running(folder: Path, *words: str) -> Iterator[tuple[httpx.Client, subproces
     finally:
         if server.poll() is None:
             server.send_signal(signal.SIGTERM)
-        server.wait(timeout=30)
+        server.wait(timeout=60)
         assert server.stdout is not None
         server.stdout.close()
         log.close()

@@ -15,6 +15,7 @@ import json
 import lzma
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,9 +83,12 @@ def read_cubepack(
             cube = Cube(values, np.array(header.wavelengths), attrs=attrs)
             return cube if target is None else resample(cube, target)
 
-        # LZMA and BLAS release the interpreter lock, so threads do use the cores.
+        # LZMA and BLAS release the interpreter lock, so threads do use the cores. The limits in use
+        # are those of this thread; others have to be given them.
+        here = [copy_context() for _ in chosen]
         with ThreadPoolExecutor() as pool:
-            return dict(zip(chosen, pool.map(one, chosen), strict=True))
+            made = pool.map(lambda context, name: context.run(one, name), here, chosen)
+            return dict(zip(chosen, made, strict=True))
 
 
 def read_header(path: Path) -> Header:

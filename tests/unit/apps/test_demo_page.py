@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 
-from prismask.apps.cli.demo import PageContent, build_page
+from prismask.apps.cli.demo import PageContent, build_page, interval_words
 from prismask.scenes.colour import png_bytes
 
 VOID = {"meta", "img", "input", "br", "link"}
@@ -70,3 +71,16 @@ def test_page_shows_scores_and_escapes_text() -> None:
     assert "rows &amp; edges" in page
     assert 'name="viewport"' in page
     assert "prefers-color-scheme: dark" in page
+
+
+def test_what_the_interval_held_is_counted() -> None:
+    truth = np.array([0.1, 0.5, 0.9, 0.2]).reshape(1, 2, 2)
+    lower, upper = np.full((1, 2, 2), 0.15), np.full((1, 2, 2), 0.6)
+    shot = SimpleNamespace(
+        truth=SimpleNamespace(values=truth), estimate=SimpleNamespace(lower=lower, upper=upper)
+    )
+    (said,) = interval_words(shot)  # type: ignore[arg-type]
+    assert "90 times out of 100" in said
+    assert said.endswith("it did 50 times.")
+    shot.estimate.upper = None
+    assert interval_words(shot) == []  # type: ignore[arg-type]

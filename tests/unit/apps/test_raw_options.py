@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from prismask.apps.cli import app
-from prismask.apps.cli.camera_options import ORIENTATIONS, RawFrameOptions
+from prismask.apps.cli.camera_options import ORIENTATIONS, Orientation, RawFrameOptions
 from prismask.errors import ConfigError
 from prismask.inference.inspection import ORIENTATION_OPTIONS
 from prismask.optics.camera import CASSI, as_mask_batch
@@ -49,6 +49,48 @@ def folder(
 
 def test_the_names_are_those_of_the_check() -> None:
     assert {"as-given", *ORIENTATIONS} == set(ORIENTATION_OPTIONS.values())
+
+
+def test_what_the_library_takes_it_is_given(tmp_path: Path) -> None:
+    given = RawFrameOptions("7", tmp_path / "f.nc", "none", 12, mask_std="0.1").options()
+    assert given == {
+        "dark": 7.0, "flat": tmp_path / "f.nc", "bad_pixels": "none", "bits": 12, "mask_std": 0.1,
+    }  # fmt: skip
+    assert RawFrameOptions().options() == {
+        "dark": None, "flat": None, "bad_pixels": "auto", "bits": None, "mask_std": None,
+    }  # fmt: skip
+    for name in ("dark", "map"):
+        (tmp_path / f"{name}.nc").touch()
+    files = RawFrameOptions(str(tmp_path / "dark.nc"), bad_pixels=str(tmp_path / "map.nc"))
+    assert files.options()["dark"] == tmp_path / "dark.nc"
+    assert files.options()["bad_pixels"] == tmp_path / "map.nc"
+    assert files.files() == [tmp_path / "dark.nc", tmp_path / "map.nc"]
+
+
+@pytest.mark.parametrize("name", [None, *ORIENTATIONS])
+@pytest.mark.parametrize("crop", [None, "1,2,5,4"])
+def test_what_is_known_of_a_mask_turns_with_it(name: Orientation | None, crop: str | None) -> None:
+    values = np.arange(63, dtype=np.float32).reshape(7, 9) / 63
+    given = Mask(values, attrs={"camera": "lab"}, std=values)
+    found = RawFrameOptions(turn_mask=name, crop_mask=crop).mask(given)
+    assert found.std is not None
+    np.testing.assert_array_equal(found.std, found.values)
+    assert found.attrs == {"camera": "lab"} | ({} if name is None else {"turned": name})
+    plain = RawFrameOptions(turn_mask=name).mask(given).values
+    expected = plain if crop is None else plain[1:6, 2:6]
+    np.testing.assert_array_equal(found.values, expected)
+
+
+def test_calibrations_are_cropped_as_one_mask_is(
+    folder: Path, frames: tuple[np.ndarray, np.ndarray]
+) -> None:
+    for number in range(2):
+        np.save(f"large{number}.npy", np.pad(frames[1], ((2, 3), (4, 1)), mode="edge"))
+    line = f"--crop-mask 2,4,100,100 --dark 0 {FAST}"
+    assert run(f"reconstruct shot.npy --mask large0.npy -o one.nc {line}") == 0
+    two = "--mask large0.npy --mask large1.npy"
+    assert run(f"reconstruct shot.npy {two} -o two.nc {line}") == 0
+    np.testing.assert_array_equal(load_cube("one.nc").values, load_cube("two.nc").values)
 
 
 def test_dark_flat_and_map_give_the_same_cube(

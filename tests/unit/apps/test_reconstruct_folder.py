@@ -51,6 +51,13 @@ def test_patterns_and_names_together(shots: Path, monkeypatch: pytest.MonkeyPatc
     assert not is_many([Path("shots/a.nc")])
 
 
+def test_a_file_whose_name_looks_like_a_pattern_is_that_file(shots: Path) -> None:
+    odd = shots / "a[1].nc"
+    odd.write_bytes((shots / "a.nc").read_bytes())
+    assert find_snapshots([odd]) == [odd]
+    assert not is_many([odd])
+
+
 @pytest.mark.parametrize("given", ["shots/*.png7", "shots/more"])
 def test_nothing_found_is_told(shots: Path, given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(shots.parent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -119,6 +120,18 @@ def test_time_left_is_known_from_the_first_second(tmp_path: Path) -> None:
     assert job.seconds_left == pytest.approx(0.9 * 1.0 + 0.1 * 15.0, abs=0.1), "by its progress"
     job.ended = time.monotonic()
     assert job.seconds_left == 0
+
+
+def test_what_adapting_takes_is_learned_by_the_step() -> None:
+    guess, plain = Estimates(), Order()
+    guess.learn(plain, 1_000_000, 10.0)
+    for adapt, more in ((10, 30.0), (20, 60.0), (60, 180.0)):
+        guess.extra["adapt"] = 3.0
+        guess.learn(replace(plain, adapt=adapt), 1_000_000, guess.seconds(plain, 1_000_000) + more)
+        assert guess.extra["adapt"] == pytest.approx(3.0)
+    both = replace(plain, adapt=10, align=True)
+    guess.learn(both, 1_000_000, 1e6)
+    assert guess.extra["adapt"] == pytest.approx(3.0), "nobody knows which of the two took so long"
 
 
 def test_who_waits_is_told_the_time_of_all_before(tmp_path: Path) -> None:

@@ -89,6 +89,8 @@ def test_colours_run_from_end_to_end() -> None:
     table = colour_table(DIVERGING)
     wanted = np.round(255 * np.array(DIVERGING))
     np.testing.assert_array_equal(table[[0, -1]], wanted[[0, -1]])
+    even = colour_table(((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)))
+    np.testing.assert_array_equal(even, np.arange(256)[:, None].repeat(3, 1))
     values = np.array([[[-9.0, -1.0, 1.0, 9.0]]], np.float32)
     shown = Display(low=-1.0, high=1.0)
     ends = pixels(render(Result("x", Cube(values)), "band", shown))[0, :, 0]

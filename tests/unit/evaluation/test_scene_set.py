@@ -12,6 +12,8 @@ from prismask.errors import ConfigError, DataMissingError, ShapeError, ValuesErr
 from prismask.evaluation.protocol.scene_set import load_scene_set
 from prismask.evaluation.protocol.splits import EvaluationSplit
 from prismask.evaluation.run.contenders import Entry
+from prismask.evaluation.run.runner import described_bands
+from prismask.optics.camera import CASSI, CameraDescription
 from prismask.scenes.formats.files import save
 from prismask.scenes.records import Cube
 
@@ -42,6 +44,22 @@ def test_bands_that_do_not_fit_the_model_offer_resampling() -> None:
     assert found.wavelengths == entry.wavelengths
     middle = np.array([np.interp(entry.wavelengths, GRID, cubes()["leaf0"].values[:, 3, 5])])
     assert np.allclose(found.values[0][:, 3, 5], middle, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("said", "bands"),
+    [
+        (CameraDescription(), None),
+        (CameraDescription(step=2.0), None),
+        (CameraDescription(bands=5, step=2.0), 5),
+        (CameraDescription(offsets=(0.0, 1.5, 4.0)), 3),
+        (CASSI.from_step(7), 7),
+    ],
+)
+def test_bands_that_a_camera_says_it_has(
+    said: CASSI | CameraDescription, bands: int | None
+) -> None:
+    assert described_bands(said) == bands
 
 
 def test_same_number_at_other_wavelengths_does_not_fit_either() -> None:

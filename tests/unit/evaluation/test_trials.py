@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +16,8 @@ from torch import Tensor
 
 from prismask.errors import ConfigError, DeviceError, DivergedError, ShapeError
 from prismask.evaluation.metrics import score
+from prismask.evaluation.run import plan, runs
 from prismask.evaluation.run import plan as cost_module
-from prismask.evaluation.run import runs
 from prismask.evaluation.run import trials as trials_module
 from prismask.evaluation.run.cells import Cell
 from prismask.evaluation.run.plan import choose_halves, half_cost, measure_cost
@@ -294,3 +296,10 @@ def test_on_a_gpu_half_precision_costs_next_to_nothing_and_cells_repeat() -> Non
     here = Bench(work, CPU).run(Cell(label, "lab", 1))
     there = Bench(work, device).run(Cell(label, "lab", 1))
     assert there.values["psnr_paper"] == pytest.approx(here.values["psnr_paper"], abs=1e-3)
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="Linux says so there alone")
+def test_memory_is_counted_in_bytes() -> None:
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    assert plan._status("VmSize") == pytest.approx(pages * os.sysconf("SC_PAGE_SIZE"), rel=0.005)
+    assert plan._status("VmNone") is None

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from prismask.errors import ConfigError, PrismaskWarning, ShapeError, ValuesError
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.alignment.steps import Lines, Observed, step_pose
+from prismask.inference.alignment.steps import AROUND, Lines, Observed, _around, step_pose
 from prismask.inference.reconstruct import reconstruct
 from prismask.inference.refinement.check import check_mask, date_of
 from prismask.inference.refinement.mask_fit import fit_mask
@@ -277,3 +277,14 @@ def test_dates_come_from_the_file_or_its_name() -> None:
     assert str(date_of("lab/shot_20240405_1015.tif", {})) == "2024-04-05 10:15:00"
     assert date_of("shot-1234.tif", {}) is None
     assert date_of("shot-20249999.tif", {}) is None
+
+
+@pytest.mark.parametrize("size", [(40, 50), (9, 50), (50, 4), (1, 30)])
+def test_what_lies_around_a_pixel_in_frames_of_any_shape(size: tuple[int, int]) -> None:
+    """As a plain average; a window that a narrow frame has no room for is as wide as it allows."""
+    image = torch.rand(2, *size, generator=seeded(1))
+    side = min(AROUND, 2 * min(size) - 1) // 2
+    width = 2 * side + 1
+    padded = np.pad(image.numpy(), ((0, 0), (side, side), (side, side)), mode="edge")
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (width, width), axis=(1, 2))
+    np.testing.assert_allclose(_around(image), windows.mean((-1, -2)), atol=1e-5)

@@ -74,9 +74,38 @@ def test_the_worst_sign_decides(
     verdict = rule().verdict(facts(**changes), width, gain)
     assert (verdict.reason, verdict.grade) == (reason, grade)
     assert verdict.trust < 0.5
+    assert verdict.trust >= 0.2 or grade == "poor"
     attrs = verdict.attrs()
     assert attrs["trust_grade"] == grade
     assert json.loads(json.dumps(attrs)) == attrs
+
+
+def test_number_and_word_agree() -> None:
+    """Good from 0.5, doubtful from 0.2, poor below."""
+    at = [replace(rule().verdict(facts(), 0.2, None), excess=float(e)) for e in (0, 1, 2, 3)]
+    assert [one.trust for one in at] == pytest.approx([1, 0.5, 0.2, 0.1])
+    assert [one.grade for one in at] == ["good", "good", "doubtful", "poor"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "width", "gain", "said"),
+    [
+        ({}, 0.2, None, "as for scenes of the fit with right masks: 1 % of the snapshot is left "
+         "unexplained beyond its noise, and the 90 % interval is 20 % of the brightness wide on "
+         "average."),
+        ({"unexplained": 0.4}, 0.2, None, "the cube leaves 40 % of the snapshot unexplained beyond "
+         "its noise; with right masks and scenes like those of the fit it is at most 4 %."),
+        ({}, 0.7, None, "the 90 % interval is 70 % of the brightness wide on average; for scenes "
+         "like those of the fit it is at most 50 %."),
+        ({}, 0.2, 0.2, "the snapshot contradicts its mask."),
+        ({"mismatch": 0.9}, 0.2, None, "the camera is far from those that the network learned "
+         "behind."),
+    ],
+)  # fmt: skip
+def test_the_sentence_has_the_right_numbers(
+    changes: dict[str, float], width: float, gain: float | None, said: str
+) -> None:
+    assert rule().verdict(facts(**changes), width, gain).text == said
 
 
 def test_more_is_worse() -> None:

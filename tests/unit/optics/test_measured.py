@@ -134,6 +134,13 @@ def test_what_cannot_be_a_camera() -> None:
             measure_camera(shown, **wrong)  # type: ignore[arg-type]
 
 
+def test_pictures_that_hardly_overlap_show_nothing_in_common() -> None:
+    """Once moved, nothing is left of them between the borders that nobody can trust."""
+    small = np.random.default_rng(0).random((10, 12))
+    with pytest.raises(ValuesError, match="does not show the mask"):
+        measure_camera({nm: np.roll(small, k, 1) for k, nm in enumerate((450.0, 550.0))})
+
+
 def test_transmission_by_flat_and_dark() -> None:
     open_ = np.linspace(0, 1, 40).reshape(5, 8)
     light = np.full((5, 8), 0.5)

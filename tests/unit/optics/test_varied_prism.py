@@ -12,7 +12,9 @@ from torch.nn import functional as F
 from prismask.errors import ConfigError
 from prismask.models.inputs import Observation
 from prismask.models.registry import create_model
+from prismask.optics import shear
 from prismask.optics.camera import CASSI
+from prismask.optics.shear import gathered_shear_sum, gathered_unshear
 from prismask.optics.varied_prism import LEAST, MOST, PrismFamily, VariedCamera
 
 NOMINAL = CASSI.from_step(5, 2.0)
@@ -168,7 +170,7 @@ def test_what_cannot_vary() -> None:
             PrismFamily(NOMINAL, spread)
     # Five bands: the last two are at 3/4 and 1, so they meet at 1 / (4 · 3/4).
     PrismFamily(NOMINAL, bend=0.333)
-    for bend in (-0.1, 0.334, float("nan")):
+    for bend in (-0.1, 1 / 3, 0.334, float("nan")):
         with pytest.raises(ConfigError, match=r"camera\.bend is .* below 0\.3333"):
             PrismFamily(NOMINAL, (0.6, 1.1), bend)
     PrismFamily(CASSI.from_step(2), bend=0.4)  # two bands are both ends
@@ -205,3 +207,25 @@ def test_a_recorded_step_reads_where_bands_land_from_its_own_tensor() -> None:
     torch.testing.assert_close(recorded.forward(cube, mask), landed(NARROW).forward(cube, mask))
     place.copy_(landed(OFFSETS).places)
     torch.testing.assert_close(recorded.forward(cube, mask), landed(OFFSETS).forward(cube, mask))
+
+
+@pytest.mark.parametrize("power", [1, 2])
+def test_gradients_of_reading_where_bands_land(power: int) -> None:
+    """Of squared shares too, which a diagonal of A Aᵀ is made of."""
+    places = torch.tensor([0.0, 1.3, 2.6], dtype=torch.float64)
+    planes = torch.rand(1, 3, 2, 5, dtype=torch.float64, requires_grad=True)
+    image = torch.rand(1, 2, 8, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: gathered_shear_sum(x, places, 8, power), (planes,))
+    assert torch.autograd.gradcheck(lambda y: gathered_unshear(y, places, 5, power), (image,))
+
+
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("offsets", [(0.0, 1.3, 2.6), (4.0, 2.5, 0.0), (0.0, 2.0, 4.0)])
+def test_tables_for_other_programs_do_the_same(offsets: tuple[float, ...], power: int) -> None:
+    places = torch.tensor(offsets, dtype=torch.float64)
+    planes, image = numbers(2, 3, 4, 5), numbers(2, 4, 10)
+    one = shear._shear_sum_by_table(planes, offsets, 10, power)
+    torch.testing.assert_close(one, gathered_shear_sum(planes, places, 10, power))
+    if power == 1:
+        two = shear._unshear_by_table(image, offsets, 5)
+        torch.testing.assert_close(two, gathered_unshear(image, places, 5))

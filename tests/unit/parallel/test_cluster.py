@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from prismask.errors import (
     WorkerLostError,
 )
 from prismask.parallel import cluster
-from prismask.parallel.workers import Workers, run_tasks
+from prismask.parallel.workers import Outcome, Workers, run_tasks
 
 distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
 
@@ -59,6 +60,14 @@ def test_what_was_prepared_serves_its_own_run_alone(monkeypatch: pytest.MonkeyPa
     assert made == ["one", "two"]
 
 
+def test_what_dask_calls_off_was_lost() -> None:
+    """Its scheduler does so with all that is under way when it ends."""
+    with pytest.raises(WorkerLostError, match="the Dask cluster was lost"):
+        cluster._understood(Outcome("task", error=CancelledError()))
+    failed = Outcome("task", error=FormatError("x"))
+    assert cluster._understood(failed) is failed
+
+
 def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingPartError, match=r"pip install prismask\[cluster\]"):
@@ -78,7 +87,27 @@ def test_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         started = time.monotonic()
         with pytest.raises(DeviceError, match="no Dask scheduler answers at tcp://127"):
             cluster.connect(f"tcp://127.0.0.1:{free.getsockname()[1]}", 1).__enter__()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 20, "30 s are Dask's own patience"
+
+
+def test_who_finds_no_workers_goes_away_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+
+    class Client:
+        def __init__(self, address: str, **_: Any) -> None:
+            self.address = address
+
+        def close(self) -> None:
+            closed.append(self.address)
+
+    def nobody(client: Any, address: str) -> None:
+        raise DeviceError("nobody works there.")
+
+    monkeypatch.setattr(distributed, "Client", Client)
+    monkeypatch.setattr(cluster, "_wait_for_a_worker", nobody)
+    with pytest.raises(DeviceError, match="nobody works"):
+        cluster.connect("tcp://127.0.0.1:8786", 1).__enter__()
+    assert closed == ["tcp://127.0.0.1:8786"]
 
 
 def test_somebody_else_answers(monkeypatch: pytest.MonkeyPatch) -> None:

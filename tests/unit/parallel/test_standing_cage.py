@@ -26,7 +26,7 @@ from prismask.parallel.cage import (
     TimeLimitError,
 )
 
-USUAL = Limits(seconds=30, memory_bytes=2**30)
+USUAL = Limits(seconds=600, memory_bytes=2**30)
 
 
 @pytest.fixture
@@ -82,6 +82,10 @@ def test_memory_is_that_of_the_task(standing: StandingCage) -> None:
         assert call(standing, "take", kind, 2**28) == 2**28
 
 
+def test_what_the_process_holds_already_is_no_part_of_the_limit(standing: StandingCage) -> None:
+    assert call(standing, "take", "numpy", int(0.95 * 2**30)) == int(0.95 * 2**30)
+
+
 def test_one_that_hangs_or_dies_is_replaced(standing: StandingCage) -> None:
     with pytest.raises(TimeLimitError, match="after 1 s, the time limit"):
         call(standing, "sleep_here", 60, limits=Limits(1, 2**30))
@@ -91,13 +95,21 @@ def test_one_that_hangs_or_dies_is_replaced(standing: StandingCage) -> None:
     assert call(standing, "remember_here") == 1
 
 
+def test_one_that_somebody_ended_meanwhile_is_replaced(standing: StandingCage) -> None:
+    assert call(standing, "remember_here") == 1
+    inside = call(standing, "number_here")
+    os.kill(inside, signal.SIGKILL)
+    until(lambda: not is_alive(inside))
+    assert call(standing, "remember_here") == 1
+
+
 def test_calling_a_task_off(standing: StandingCage) -> None:
     begun = time.monotonic()
     with pytest.raises(CancelledError):
         standing.call(
-            "caged_tasks:sleep_here", [60], USUAL, None, lambda: time.monotonic() > begun + 0.5
+            "caged_tasks:sleep_here", [600], USUAL, None, lambda: time.monotonic() > begun + 0.5
         )
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60
 
 
 def test_closing_ends_a_task_and_what_comes_after_it(standing: StandingCage) -> None:
@@ -105,7 +117,7 @@ def test_closing_ends_a_task_and_what_comes_after_it(standing: StandingCage) -> 
 
     def work() -> None:
         try:
-            call(standing, "sleep_here", 60)
+            call(standing, "sleep_here", 600)
         except Exception as problem:
             errors.append(problem)
 
@@ -113,7 +125,7 @@ def test_closing_ends_a_task_and_what_comes_after_it(standing: StandingCage) -> 
     thread.start()
     time.sleep(0.5)
     standing.close()
-    thread.join(10)
+    thread.join(60)
     assert [type(one) for one in errors] == [CancelledError]
     with pytest.raises(CancelledError):
         call(standing, "remember_here")
@@ -128,7 +140,7 @@ from prismask.parallel.cage import StandingCage
 cage = StandingCage(Path({folder!r}))
 print(cage._cage.process.pid, flush=True)
 if {busy}:
-    cage.call("caged_tasks:sleep_here", [60], Limits(60, 2**30))
+    cage.call("caged_tasks:sleep_here", [600], Limits(600, 2**30))
 else:
     input()
 """
@@ -147,7 +159,7 @@ def test_it_ends_with_its_caller_and_removes_the_folder(tmp_path: Path, busy: bo
     inside = int(program.stdout.readline())
     time.sleep(0.5)
     os.kill(program.pid, signal.SIGKILL)
-    program.wait(10)
+    program.wait(60)
     until(lambda: not folder.exists() and not is_alive(inside))
     program.stdout.close()
     program.stdin.close()

@@ -14,6 +14,7 @@ import scipy.io
 import tifffile
 
 from prismask.errors import DataMissingError, FormatError, ShapeError, ValuesError
+from prismask.scenes.formats import hdf5
 from prismask.scenes.formats.contents import check_claim
 from prismask.scenes.formats.files import load, load_cube, load_mask, load_measurement
 
@@ -211,3 +212,22 @@ def test_tiff_that_claims_too_much(tmp_path: Path) -> None:
     path.write_bytes(bytes(content))
     with pytest.raises(FormatError):
         load(path)
+
+
+def test_what_cannot_be_opened_is_left_out_below_the_root_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def open_node(group: Any, name: str) -> Any:
+        if name == "bad":
+            raise OSError("its header is damaged")
+        return group[name]
+
+    monkeypatch.setattr(hdf5, "open_node", open_node)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        for name in ("group/bad", "group/good", "cube"):
+            file[name] = np.ones(3)
+        assert [name for name, _ in hdf5.members(tmp_path / "x.h5", file["group"])] == ["good"]
+        assert "group/bad cannot be read and is left out: its header" in caplog.text
+        file["bad"] = np.ones(3)
+        with pytest.raises(FormatError, match="bad cannot be read: its header is damaged"):
+            list(hdf5.members(tmp_path / "x.h5", file))

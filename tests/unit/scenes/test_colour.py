@@ -100,6 +100,8 @@ def test_light_may_be_an_array() -> None:
         to_srgb(cube, np.ones(5))
     with pytest.raises(ValuesError, match="illuminant"):
         to_srgb(cube, np.zeros(FULL.size))
+    with pytest.raises(ValuesError, match="negative"):
+        to_srgb(cube, np.where(FULL > 700, -0.1, 1.0))
 
 
 def test_auto_exposure_ignores_overall_brightness_and_survives_black() -> None:

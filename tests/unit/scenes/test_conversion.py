@@ -73,3 +73,12 @@ def test_what_does_not_fit_is_told(given: Any, error: type[PrismaskError], told:
 def test_records_pass_as_they_are() -> None:
     shot = Measurement(VALUES[0])
     assert as_measurement(shot) is shot
+
+
+@pytest.mark.parametrize("record", [Cube(np.ones((2, 3, 4))), Mask(np.eye(3, 4))])
+def test_a_record_is_an_array_where_one_is_wanted(record: Cube | Mask) -> None:
+    assert np.asarray(record).dtype == np.float32
+    assert np.asarray(record, dtype=np.float64).dtype == np.float64
+    mine = np.array(record)
+    mine[:] = 7  # and the record keeps its own
+    assert record.values.max() == 1

@@ -57,6 +57,14 @@ def test_a_line_has_its_width_and_its_place() -> None:
     assert fine[line.argmax()] == pytest.approx(551.0, abs=0.25)
 
 
+def test_lines_and_dips_keep_their_distance_from_the_ends(scene: Cube) -> None:
+    found = {size: [plant(scene, Feature(kind, size), seed).centres for seed in range(60)]
+             for kind, size in (("line", 8.0), ("dips", 60.0))}  # fmt: skip
+    for centres in (np.array(found[8.0]), np.array(found[60.0])):
+        assert AT[0] + 25 <= centres.min() < AT[0] + 35
+        assert AT[-1] - 35 < centres.max() <= AT[-1] - 25
+
+
 def test_a_line_narrower_than_a_band_is_not_lost_between_two_centres() -> None:
     middle = (AT[20] + AT[21]) / 2
     line = line_in_bands(AT, middle - 1.0, 0.5)

@@ -18,6 +18,7 @@ from prismask.solvers.pnp import (
     DENOISERS,
     THRESHOLD,
     Pnp,
+    apply_denoiser,
     denoise_by_block_dct,
     denoise_by_tv,
     find_denoiser,
@@ -46,6 +47,13 @@ def test_named_denoisers_denoise(name: str) -> None:
     for sample in range(2):
         alone = denoise(pair[sample : sample + 1], sigma[sample : sample + 1])
         torch.testing.assert_close(together[sample : sample + 1], alone, rtol=0, atol=1e-5)
+
+
+def test_a_denoiser_of_others_keeps_the_type_of_the_cube() -> None:
+    cube = scene()
+    double = apply_denoiser(lambda x, s: x.double() + 1, cube, torch.tensor([0.1]))
+    assert double.dtype == torch.float32
+    torch.testing.assert_close(double, cube + 1)
 
 
 def test_block_dct_equals_scipy() -> None:

@@ -296,7 +296,9 @@ class SnapshotWork:
             if not _is_made_by(recipe, job.out):
                 raise
             return Finished(job, "skipped", f"{job.out}: finished meanwhile by another process")
-        return Finished(job, "done", _summary(job.out, cube), _remarks(cube), _seconds(cube))
+        return Finished(
+            job, "done", _summary(job.out, cube), _remarks(cube, self.quick_look), _seconds(cube)
+        )
 
     def _recipe(self, ready: Reconstruction, measurement: Measurement, mask: Mask) -> str:
         from prismask.inference.reconstruct import find_wavelengths
@@ -380,9 +382,9 @@ def _summary(out: Path, cube: Cube) -> str:
     return f"{out}: {cube.bands} bands of {height}×{width} by {how}, {_seconds(cube):.1f} s"
 
 
-def _remarks(cube: Cube) -> tuple[str, ...]:
+def _remarks(cube: Cube, quick_look: bool) -> tuple[str, ...]:
     remarks = list(cube.attrs["findings"])
-    if cube.wavelengths is None:
+    if quick_look and cube.wavelengths is None:
         remarks.append("note: the quick look is grey, because the wavelengths are unknown.")
     if "method_chosen" in cube.attrs:
         remarks.append(f"settings chosen from the snapshot: {cube.attrs['method_chosen']}")

@@ -443,7 +443,8 @@ def _contents(
 def list_contents(form: str, path: str, seconds: float, memory_bytes: int) -> tuple[Any, list[Any]]:
     """What a file holds; its arrays too where all of them together are small."""
     contents = _open(form, path, seconds, memory_bytes)
-    sent = _read_all(contents) if Path(path).is_file() and file_size(Path(path)) < SMALL else {}
+    with using(ReadLimits(seconds, memory_bytes)):
+        sent = _read_all(contents) if Path(path).is_file() and file_size(Path(path)) < SMALL else {}
     scales = {function: word for word, function in _SCALES.items()}
     variables = []
     for variable in contents.variables.values():
