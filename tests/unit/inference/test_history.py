@@ -57,6 +57,7 @@ def test_of_a_network_behind_a_camera_that_is_not_its_own() -> None:
         "precision": "float32", "network_gain": 1.0, "frame_for_network": "transposed, mirrored",
         "mask_std": 0.1, "mask_std_from": "given", "camera_design": "single",
         "camera_axis": "height", "camera_offsets_px": [6.0, 4.5, 3.0, 1.5, 0.0],
+        "interval": "none: lumen.small has no error bars",
     }  # fmt: skip
     check(cube, shots[0], mask[0, 0], expected)
 
@@ -95,6 +96,7 @@ def test_of_a_solver() -> None:
     expected = {
         "method": "gap-tv", "camera_design": "single",
         "camera_axis": "width", "camera_offsets_px": list(CAMERA.offsets),
+        "interval": "none: gap-tv has no error bars",
     }  # fmt: skip
     assert "iterations=3" in cube.attrs["method_options"]
     expected["method_options"] = cube.attrs["method_options"]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from calibrated_network import interval_record
+from small_lumen import lumen
 
 from prismask.errors import ConfigError, ValuesError
 from prismask.inference import reconstruct as single
@@ -190,7 +191,7 @@ def test_a_frame_of_one_line_can_be_aligned_and_learned(size: tuple[int, int], a
     code = torch.rand(1, 1, *size, generator=draw)
     snapshot = camera.forward(torch.rand(1, BANDS, *size, generator=draw), code)[0]
     cube = reconstruct(
-        Measurement(snapshot.numpy()), Mask(code[0, 0].numpy()), camera, model=_network(),
+        Measurement(snapshot.numpy()), Mask(code[0, 0].numpy()), camera, model=lumen(),
         align=True, adapt=1, dark=0.0,
     )  # fmt: skip
     down, right = cube.attrs["mask_pose"][:2]

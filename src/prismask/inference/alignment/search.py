@@ -165,8 +165,11 @@ class Search:
 
 
 def strips(signal: Tensor) -> tuple[list[slice], list[slice]]:
-    """The brightest lines of every other part of `signal (H, L)`, and those of the others."""
+    """The brightest lines of every other part of `signal (H, L)`, and those of the others; of a
+    single line nothing can be held out."""
     height = signal.shape[-2]
+    if height == 1:
+        return [slice(0, 1)], [slice(0, 1)]
     count = 2 * max(1, min(PIECES, height // (2 * LEAST_LINES)))
     edges = [round(k * height / count) for k in range(count + 1)]
     parts = (slice(a, b) for a, b in pairwise(edges))
