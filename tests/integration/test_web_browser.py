@@ -170,7 +170,7 @@ def test_a_drawn_scene_at_one_press(browser: Any, tmp_path: Path, shots: Path) -
         assert page.evaluate("() => document.querySelector('.example').naturalWidth") > 0
         page.screenshot(path=shots / "front.png")
         page.click("#try")
-        page.wait_for_selector("#stage:has-text('left')", timeout=30_000)
+        page.wait_for_selector("#stage:has-text('left (starting)')", timeout=30_000)
         assert is_in_view(page, "#progress")
         assert page.get_attribute("#progress", "value") is not None, "how far, from the start"
         page.screenshot(path=shots / "front-progress.png")

@@ -36,8 +36,9 @@ export async function watch(id, show) {
     const left = `about ${duration(status.seconds_left)} left`;
     const all = status.seconds + status.seconds_left;
     const step = status.total ? `step ${status.done} of ${status.total}` : "starting";
-    if (status.state === "waiting") show(`Waiting for ${status.position} other job${status.position === 1 ? "" : "s"}: ${left}`, null);
-    else show(`Reconstructing: ${left} (${step})`, all ? status.seconds / all : null);
+    if (status.state === "waiting" && status.position > 0) {
+      show(`Waiting for ${status.position} other job${status.position === 1 ? "" : "s"}: ${left}`, null);
+    } else show(`Reconstructing: ${left} (${step})`, all ? status.seconds / all : null);
     await pause(400);
   }
 }
