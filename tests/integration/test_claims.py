@@ -91,6 +91,16 @@ def test_coverage_on_kaist_is_told_scene_by_scene() -> None:
         assert f"the worst scene has {worst:.1f} %" in text
 
 
+def test_both_fits_of_an_interval_are_told_as_they_did() -> None:
+    page, fits = _text("results/pages/trust.md"), _json("trials/interval_fit.json")
+    former, present = (fits[name]["left_out"]["summary"] for name in ("former", "present"))
+    for name in ("mean", "worst_scene", "worst_quarter", "worst_band", "structures"):
+        assert f"| {100 * former[name]:.1f} % | {100 * present[name]:.1f} % |" in page, name
+    learned = fits["present"]["left_out_of_fit_alone"]
+    for name in ("mean", "worst_scene", "worst_quarter", "worst_band"):
+        assert f"{100 * learned[name]:.1f} %" in page, name
+
+
 def test_the_default_is_told_beside_desci_scene_by_scene() -> None:
     page, rows = _text("results/pages/trust.md"), _json("trust-lumen.json")["desci"]["rows"]
     for name in dict.fromkeys(row["scene"] for row in rows):

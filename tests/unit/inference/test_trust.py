@@ -173,10 +173,28 @@ def test_noise_is_no_reason_to_distrust() -> None:
     assert fitted.limits["unexplained"] > 0.7 * most
 
 
+def test_structured_spectra_that_the_network_knows_are_no_reason_to_distrust() -> None:
+    """They count as right where it does not lose to the solver, and not where it does."""
+    rows = toy_rows(0)
+    known = [replace(one, rms_error=0.03, rms_reference=0.1) for one in rows]
+    lost = fit_trust(rows, np.full(60, 0.2))
+    held = fit_trust(known, np.full(60, 0.2))
+    assert (lost.about["right"], held.about["right"]) == (40, 60)
+    seen = facts(unexplained=0.15, missing=0.15)
+    assert lost.verdict(seen, 0.2, None).grade == "poor"
+    assert held.verdict(seen, 0.2, None).grade == "good"
+
+
 def test_limits_hold_for_the_next_right_case_too() -> None:
     """Of 50 the ⌈51 · 0.96⌉-th: one that comes after them is beyond it as rarely as promised."""
     rows = [
-        replace(one, condition="right", facts=tuple(facts()[name] for name in FACTS))
+        replace(
+            one,
+            condition="right",
+            facts=tuple(facts()[name] for name in FACTS),
+            rms_error=0.03,
+            rms_reference=0.1,
+        )
         for one in toy_rows(0, 50)
     ]
     widths = 0.1 + np.random.default_rng(4).permutation(50) / 100

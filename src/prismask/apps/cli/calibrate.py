@@ -202,8 +202,8 @@ def found_lines(scores: Mapping[str, Any], trust: TrustRule, snapshots: int) -> 
     lines.append(f"mean width, relative to the snapshot's brightness: {widths}")
     about = trust.about
     lines.append(
-        f"trust: {about['right_not_trusted']} of {about['right']} snapshots with right masks and "
-        f"smooth spectra would not be trusted; a solver would be taken for {about['solver_taken']} "
+        f"trust: {about['right_not_trusted']} of {about['right']} snapshots with right masks "
+        f"would not be trusted; a solver would be taken for {about['solver_taken']} "
         f"of all, {about['solver_taken_wrongly']} times wrongly"
     )
     return lines

@@ -306,6 +306,9 @@ SOLVER_BETTER = 0.1
 about 0.9 dB, below which the rule itself is uncertain."""
 STAYS = 0.98
 """Share of right cases that are to stay with the network."""
+RIGHT, CLOSE = ("right", "noise", "structured spectra"), 0.058
+"""Conditions of right cases, and by how much the logarithm of the network's error may be above the
+quick solver's: half a decibel. What is measured counts as false alarms by the same rule."""
 FEWEST_TAKEN, SURELY = 5, 3.0
 """Snapshots that a limit must have beyond it, and by how many standard errors their mean gain must
 be above 0: what one or two snapshots did is no reason to leave the network. Three, for the lowest
@@ -462,6 +465,9 @@ class TrustRule:
 def fit_trust(rows: Sequence[Rows], widths: Values) -> TrustRule:
     """Limits and rule from snapshots with known truth.
 
+    Right cases are those with a right mask behind the training's camera where the network does not
+    lose to the quick solver, whatever their spectra.
+
     widths: mean width of each snapshot's 90 % interval as predicted without its scene, `(N,)`.
     """
     facts = [one.facts for one in rows]
@@ -474,7 +480,7 @@ def fit_trust(rows: Sequence[Rows], widths: Values) -> TrustRule:
         predicted[is_here] = signs[is_here] @ _least_squares(signs[~is_here], target[~is_here])
     weights = _least_squares(signs, target)
     unexplained = np.array([fact[FACTS.index("unexplained")] for fact in facts])
-    is_right = np.array([one.condition in ("right", "noise") for one in rows])
+    is_right = (target <= CLOSE) & [one.condition in RIGHT for one in rows]
     if not is_right.any():
         is_right = np.ones(len(rows), dtype=bool)
     limits = {
