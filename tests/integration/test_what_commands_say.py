@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from scipy.ndimage import shift
 
@@ -118,12 +117,12 @@ CHANGING = re.compile(
 """Hashes, versions, times, and sizes that a library decides."""
 
 
+@pytest.mark.usefixtures("one_thread")
 def test_every_line_is_as_it_was(
     lab: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(lab)
     monkeypatch.setenv("COLUMNS", "100")
-    torch.set_num_threads(1)
     parts = []
     for line in LINES.replace("\\\n", "").strip().splitlines():
         known = set(lab.iterdir())

@@ -60,3 +60,12 @@ def test_an_element_of_the_page_in_a_notebook(
     assert 'value="4" max="4"' in shown[2]
     assert written[1] == "a < b: 4 of 4, 0 s", "where a notebook is turned into text"
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.4, "0 s"), (89.4, "89 s"), (90, "2 min"), (600, "10 min"), (5399, "90 min"),
+     (5400, "1.5 h"), (36000, "10.0 h")],
+)  # fmt: skip
+def test_durations_in_words(seconds: float, said: str) -> None:
+    assert progress.duration(seconds) == said

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import io
+import socket
 import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from prismask.apps.web.api_pictures import render_beside
-from prismask.apps.web.layers import DIVERGING, Display, Picture, colour_table, layers_of, render
+from prismask.apps.web.layers import (
+    DIVERGING,
+    Display,
+    Picture,
+    colour_table,
+    layer_size,
+    layers_of,
+    render,
+)
 from prismask.apps.web.results import Result, ResultStore, top_of
+from prismask.apps.web.server import address_of
 from prismask.apps.web.site import PictureCache
 from prismask.apps.web.spectra import spectra_csv, spectrum
 from prismask.errors import ConfigError, DataMissingError, ShapeError, ValuesError
@@ -296,3 +307,23 @@ def test_materials_are_beside_a_spectrum(full: Result) -> None:
     assert found[0]["angle"] == pytest.approx(0, abs=1e-4)
     np.testing.assert_allclose(found[0]["values"], here.values, rtol=1e-6)
     assert spectrum(full, Region(0, 0, 0, 0))["materials"] == []
+
+
+def test_every_layer_has_the_size_of_its_own_record(full: Result) -> None:
+    height, width = full.cube.size
+    shot, mask = Measurement(np.ones((height, width + 7))), Mask(np.ones((height + 1, width + 2)))
+    shown = Result("x", full.cube, snapshot=shot, mask=mask)
+    assert layer_size(shown, "snapshot") == shot.size
+    assert layer_size(shown, "mask") == mask.size
+    assert layer_size(shown, "rgb") == layer_size(full, "band") == full.cube.size
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("127.0.0.1", "http://127.0.0.1:8000/"), ("::1", "http://[::1]:8000/"),
+     ("lab.example", "http://lab.example:8000/"),
+     ("0.0.0.0", f"http://{socket.gethostname()}:8000/")],
+)  # fmt: skip
+def test_the_address_to_type_into_a_browser(host: str, address: str) -> None:
+    listening = SimpleNamespace(getsockname=lambda: (host, 8000))
+    assert address_of(listening, host) == address  # type: ignore[arg-type]

@@ -190,8 +190,10 @@ def start(tmp_path: Path, seconds: float) -> tuple[subprocess.Popen[str], list[i
     tests = str(Path(__file__).parent)
     code = SCRIPT.format(tests=tests, seconds=seconds, started=str(started))
     program = subprocess.Popen(
-        [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+        [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, start_new_session=True,
+        # A shell that runs the tests in the background has it ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     until(lambda: is_written(started))
     return program, [int(word) for word in started.read_text().split()]
 

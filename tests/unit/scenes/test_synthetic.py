@@ -12,7 +12,7 @@ from prismask.errors import PrismaskError
 from prismask.scenes.colour import colour_checker_at, colour_checker_names, illuminant_at
 from prismask.scenes.defaults import WAVELENGTHS_NM
 from prismask.scenes.records import Cube
-from prismask.scenes.synthetic.canvas import layered_noise, smooth_noise, stripes
+from prismask.scenes.synthetic.canvas import Canvas, layered_noise, smooth_noise, stripes
 from prismask.scenes.synthetic.demo import colour_checker_boxes, demo_scene, random_scene
 
 
@@ -110,3 +110,28 @@ def test_noise_is_standardised_and_smooth() -> None:
 def test_stripes_keep_their_duty() -> None:
     bars = stripes(np.linspace(0, 100, 100_000), period=10, duty=0.3, softness=0.02)
     assert bars.mean() == pytest.approx(0.3, abs=0.01)
+
+
+@pytest.mark.parametrize("seed", [11, 14, 16])
+def test_bright_random_scenes_end_at_full_scale(seed: int) -> None:
+    values = random_scene(seed, (32, 32)).values
+    assert values.max() == 1
+    assert values.min() >= 0
+
+
+@pytest.mark.parametrize("place", [(0, 0), (5, 3), (7, 9)])
+def test_paint_covers_what_it_is_told_and_no_more(place: tuple[int, int]) -> None:
+    canvas = Canvas((4, 5), 2)
+    cover = np.zeros(canvas.shape)
+    cover[place] = 0.5
+    canvas.reflectance[:] = 0.2
+    canvas.paint(cover, (0.6, 1.5), texture=1.0, shading=0.4, gloss=0.8)
+    expected = np.full_like(canvas.reflectance, 0.2)
+    expected[:, *place] = 0.2 + 0.5 * (np.array([0.6, 1.0]) - 0.2)
+    np.testing.assert_allclose(canvas.reflectance, expected, rtol=1e-6)
+    assert canvas.shading[place] == pytest.approx(0.7)
+    assert canvas.gloss[place] == pytest.approx(0.4)
+    assert (canvas.shading != 1).sum() == (canvas.gloss != 0).sum() == 1
+    before = canvas.shading.copy()
+    canvas.paint(cover, (0.1, 0.1))
+    np.testing.assert_array_equal(canvas.shading, before)  # ink keeps the shading below

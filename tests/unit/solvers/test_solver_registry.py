@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from prismask.errors import ConfigError
+from prismask.errors import ConfigError, ValuesError
 from prismask.optics.camera import CASSI
 from prismask.solvers import create_solver, list_solvers
 from prismask.solvers.gap_tv import GapTv
@@ -49,3 +49,11 @@ def test_unknown_names_and_options_get_a_suggestion() -> None:
 def test_a_word_is_no_number(name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} does not take iterations='many'"):
         create_solver(name, iterations="many")
+
+
+def test_one_dark_mask_among_others_is_refused() -> None:
+    camera = CASSI.from_step(bands=3, step=2)
+    masks = torch.ones(2, 1, 6, 7)
+    masks[1] = 0
+    with pytest.raises(ValuesError, match="lets no light through"):
+        create_solver("gap-tv", iterations=1)(torch.ones(2, 6, 11), masks, camera)
