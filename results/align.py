@@ -97,8 +97,8 @@ def main() -> None:
             case = (truth, *masks(folder, fault, seed), options.noise, seed)
             rows.append({"scene": name, "fault": fault, **tried(method, *case)})
             print(json.dumps(rows[-1], ensure_ascii=False), flush=True)
-            record = {"noise": options.noise, "rows": rows}
-            options.out.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n")
+            lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+            options.out.write_text(f'{{"noise": {options.noise}, "rows": [\n{lines}\n]}}\n')
     print(table(rows))
 
 
