@@ -45,7 +45,7 @@ print(cube.attrs["residual"])
 # %%
 aligned = prismask.reconstruct(snapshot, calibrated, align=True)
 print(aligned.attrs["residual"])
-print(f"{aligned.attrs['seconds']:.0f} s instead of {cube.attrs['seconds']:.0f} s")
+print(f"{aligned.attrs['seconds']:.1f} s instead of {cube.attrs['seconds']:.1f} s")
 print(next(line for line in aligned.attrs["findings"] if "the mask is read" in line))
 
 # %% [markdown]

@@ -55,7 +55,8 @@ CAMERA = {"--step": "3 --bands 3", "--bands": "3 --step 2", "--axis": "height --
           "--design": "dual --step 2 --bands 3"}  # fmt: skip
 COMMANDS = {
     "evaluate": Command("prismask.evaluation.run.runner.evaluate", "m --out o"),
-    "stress": Command("prismask.evaluation.run.runner.stress", "m --out o"),
+    "stress": Command("prismask.evaluation.run.runner.stress", "m --out o", {},
+                      frozenset({"--spectra"})),
     "analyse": Command("prismask.evaluation.analyses.runner.analyse", "m --out o"),
     "spectra-test": Command("prismask.evaluation.run.spectra.spectra_test", "m --out o"),
     "report": Command("prismask.evaluation.report.page.write_report", ".",

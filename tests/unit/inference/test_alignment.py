@@ -14,7 +14,7 @@ from torch import Tensor
 from prismask.errors import ConfigError, PrismaskWarning
 from prismask.inference.alignment import search as alignment
 from prismask.inference.alignment.pose import BLUR, DISPERSION, POSITION, TONES, MaskPose
-from prismask.inference.alignment.search import Alignment, align_mask, residual, strips
+from prismask.inference.alignment.search import Alignment, Left, align_mask, residual, strips
 from prismask.inference.alignment.steps import Lines, Observed, step_pose
 from prismask.inference.engine import Engine
 from prismask.inference.methods.protocol import Estimate
@@ -431,5 +431,16 @@ def test_strips_lie_where_there_is_light_and_are_held_out_in_turn() -> None:
 
 def test_what_is_left_is_least_with_the_right_mask(engine: Engine, scene: Cube) -> None:
     seen = photographed(scene, BESIDE)
-    right, wrong = (residual(engine, seen, pose, [slice(20, 60)]) for pose in (BESIDE, MaskPose()))
-    assert 0 < right < 0.6 * wrong
+    pieces = [slice(20, 44), slice(50, 74)]
+    right, wrong = (residual(engine, seen, pose, pieces) for pose in (BESIDE, MaskPose()))
+    assert 0 < right.level < 0.6 * wrong.level
+    assert right.is_below(wrong)
+    assert not wrong.is_below(right)
+
+
+def test_less_on_the_whole_may_be_more_on_a_strip() -> None:
+    before = Left((1.0, 1.0, 0.1), (9.0, 9.0, 0.01))
+    after = Left((0.1, 1.1, 0.1), (9.0, 9.0, 0.01))
+    assert after.level < before.level
+    assert not after.is_below(before)
+    assert Left((0.9, 0.9, 0.2), (9.0, 9.0, 0.01)).is_below(before)  # the dark one does not count

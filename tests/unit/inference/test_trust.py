@@ -90,16 +90,16 @@ def test_number_and_word_agree() -> None:
 @pytest.mark.parametrize(
     ("changes", "width", "gain", "said"),
     [
-        ({}, 0.2, None, "as for scenes of the fit with right masks: 1 % of the snapshot is left "
+        ({}, 0.2, None, "as in validation with the right mask: 1 % of the snapshot is "
          "unexplained beyond its noise, and the 90 % interval is 20 % of the brightness wide on "
          "average."),
         ({"unexplained": 0.4}, 0.2, None, "the cube leaves 40 % of the snapshot unexplained beyond "
-         "its noise; with right masks and scenes like those of the fit it is at most 4 %."),
-        ({}, 0.7, None, "the 90 % interval is 70 % of the brightness wide on average; for scenes "
-         "like those of the fit it is at most 50 %."),
+         "its noise; with the right mask it was rarely above 4 % in validation."),
+        ({}, 0.7, None, "the 90 % interval is 70 % of the brightness wide on average; in "
+         "validation it was rarely above 50 %."),
         ({}, 0.2, 0.2, "the snapshot contradicts its mask."),
-        ({"mismatch": 0.9}, 0.2, None, "the camera is far from those that the network learned "
-         "behind."),
+        ({"mismatch": 0.9}, 0.2, None, "the camera is unlike those that the network was "
+         "trained on."),
     ],
 )  # fmt: skip
 def test_the_sentence_has_the_right_numbers(

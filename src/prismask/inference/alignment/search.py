@@ -56,6 +56,8 @@ STAGES = (
 )
 """The numbers that are added to those found so far, turns of cube and pose at most, and the share
 by which what is left of the lines held out has to fall for them to be kept."""
+LIT = 0.01
+"""Share of the brightest strip's light from which a strip counts by itself."""
 RUNS = 1 + sum(turns + 1 for _, turns, _ in STAGES)
 """Most cubes of all strips."""
 
@@ -105,15 +107,17 @@ def align_mask(
     progress: called after each cube of all strips with how many were made, of how many at most.
     """
     search = Search(engine, seen, bad, progress)
-    before = search.level(MaskPose())
+    here = search.left(MaskPose())
+    before = here.level
     found = Alignment(MaskPose(), before, before)
     free = STAGES[0][0]
     for more, turns, least in STAGES if before else ():
         tried = tuple(dict.fromkeys((*free, *more)))
         pose, std = search.turns(found.pose, tried, turns)
-        after = search.level(pose)
-        if after < (1 - least) * found.after:
-            found, free = Alignment(pose, before, after, std), tried
+        there = search.left(pose)
+        # Cells let as much light through everywhere: what helps here and harms there is no curve.
+        if there.level < (1 - least) * here.level and (more != TONES or there.is_below(here)):
+            found, free, here = Alignment(pose, before, there.level, std), tried, there
     return found
 
 
@@ -152,11 +156,11 @@ class Search:
                 break
         return pose, std
 
-    def level(self, pose: MaskPose) -> float:
-        """‖r‖ / ‖y‖ of the lines held out."""
-        level = residual(self.engine, self.seen, pose, self.held)
+    def left(self, pose: MaskPose) -> Left:
+        """What is left of the lines held out."""
+        left = residual(self.engine, self.seen, pose, self.held)
         self._count()
-        return level
+        return left
 
     def _count(self) -> None:
         self.runs += 1
@@ -177,14 +181,35 @@ def strips(signal: Tensor) -> tuple[list[slice], list[slice]]:
     return found[::2], found[1::2]
 
 
-def residual(engine: Engine, seen: Observation, pose: MaskPose, pieces: Sequence[slice]) -> float:
-    """‖r‖ / ‖y‖ of some lines with the mask in `pose`; 0 without light.
+@dataclass(frozen=True)
+class Left:
+    """What a cube leaves of its snapshot, r = y − A x̂, on some strips."""
+
+    energies: tuple[float, ...]
+    """‖r‖² of each."""
+    lights: tuple[float, ...]
+    """‖y‖² of each."""
+
+    @property
+    def level(self) -> float:
+        """‖r‖ / ‖y‖ of all; 0 without light."""
+        light = sum(self.lights)
+        return math.sqrt(sum(self.energies) / light) if light else 0.0
+
+    def is_below(self, other: Left) -> bool:
+        """Whether less is left than with another pose, on every strip with light."""
+        each = zip(self.energies, other.energies, self.lights, strict=True)
+        return all(e < o for e, o, light in each if light > LIT * max(self.lights))
+
+
+def residual(engine: Engine, seen: Observation, pose: MaskPose, pieces: Sequence[slice]) -> Left:
+    """What is left of some lines with the mask in `pose`.
 
     A network that is told how far masks may be wrong, and lets its cube explain the snapshot as far
     as it is sure of the mask, would explain it with every mask. It is told that the mask of each
     pose is right, but for what people state, and its cube is taken before the last step.
     """
-    left = total = 0.0
+    energies, lights = [], []
     moved = pose.moved(seen.mask)
     noise = None if seen.noise is None else seen.noise.to(engine.device)
     std = torch.zeros_like(seen.mask[:, :1]) if seen.mask_std is None else seen.mask_std
@@ -198,9 +223,9 @@ def residual(engine: Engine, seen: Observation, pose: MaskPose, pieces: Sequence
         one = one._replace(mask=pose.by_band(one.mask, seen.camera).clamp(0, 1))
         cube = engine.network.before_projection(one)
         gone = one.measurement - seen.camera.forward(cube, one.mask)
-        left += float(gone.double().square().sum())
-        total += float(one.measurement.double().square().sum())
-    return math.sqrt(left / total) if total else 0.0
+        energies.append(float(gone.double().square().sum()))
+        lights.append(float(one.measurement.double().square().sum()))
+    return Left(tuple(energies), tuple(lights))
 
 
 def brightest(signal: Tensor, lines: int, within: slice = slice(None)) -> slice:
@@ -275,6 +300,8 @@ def probe_mask(engine: Engine, seen: Observation) -> Probe | None:
     near = slice(max(0, lines.start - PROBE_MARGIN), lines.stop + PROBE_MARGIN)
     inside = slice(lines.start - near.start, lines.stop - near.start)
     around = seen.with_images(lambda image: image[..., near, :])
-    left = partial(residual, engine, around, pieces=[inside])
-    least = min(left(pose) for pose in TRIES)
-    return Probe(1 - least / max(left(MaskPose()), 1e-12))
+
+    def level(pose: MaskPose) -> float:
+        return residual(engine, around, pose, [inside]).level
+
+    return Probe(1 - min(map(level, TRIES)) / max(level(MaskPose()), 1e-12))
