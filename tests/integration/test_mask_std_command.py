@@ -113,7 +113,10 @@ def test_a_folder_leaves_the_file_out_and_works_again_where_it_changed(
         ("--mask-std -0.1", "mask_std is -0.1; it says how far the mask may be wrong"),
         ("--mask-std 2", "mask_std is 2; it says how far the mask may be wrong"),
         ("--mask-std nan", "mask_std is nan"),
-        ("--mask-std nothere.npy", "--mask-std is 'nothere.npy'; give a number, or a file"),
+        (
+            "--mask-std nothere.npy",
+            "--mask-std is 'nothere.npy', which is neither a number nor an existing file",
+        ),
         ("--mask-std small.npy", "mask_std is 20×32 and its mask 24×32: 24×32 is needed."),
         ("--mask-std below.npy", "below.npy: mask_std goes down to -1; a standard deviation is 0"),
         ("--mask-std holes.npy", "holes.npy: mask_std is NaN at 1 of 768 pixels."),
