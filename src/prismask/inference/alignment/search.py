@@ -6,7 +6,8 @@ calibrated by had an exposure and a curve of its own. That is enough to spoil a 
 
 Two questions are asked of the network in turn. Told that the mask may be wrong, it draws nearly the
 right cube, and for that cube the pose is found by Gauss–Newton steps (`alignment.steps`); with the
-mask in that pose the next cube is better, and after a few such turns nothing moves any more. Told
+mask in that pose the next cube is better, and after a few such turns nothing moves any more. Along
+the dispersion a cube moves with its mask, so there the pose slides to where least is left. Told
 that the mask is right, the network draws a cube that explains its snapshot only if that is so: what
 it leaves, r = y − A x̂, tells whether a pose is to be believed. That is asked on lines of the frame
 that the turns have not used.
@@ -21,9 +22,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
+from operator import itemgetter
 
 import torch
 from torch import Tensor
@@ -58,7 +60,11 @@ STAGES = (
 by which what is left of the lines held out has to fall for them to be kept."""
 LIT = 0.01
 """Share of the brightest strip's light from which a strip counts by itself."""
-RUNS = 1 + sum(turns + 1 for _, turns, _ in STAGES)
+SLIDE, SLIDES = 0.35, 4
+"""Pixels of a step along the dispersion, and most of them."""
+SLID_FAR = 0.1
+"""Pixels from which other turns follow a slide."""
+RUNS = 1 + sum(2 * (turns + SLIDES + 2) + 1 for _, turns, _ in STAGES)
 """Most cubes of all strips."""
 
 
@@ -113,7 +119,7 @@ def align_mask(
     free = STAGES[0][0]
     for more, turns, least in STAGES if before else ():
         tried = tuple(dict.fromkeys((*free, *more)))
-        pose, std = search.turns(found.pose, tried, turns)
+        pose, std = search.best(found.pose, tried, turns)
         there = search.left(pose)
         # Cells let as much light through everywhere: what helps here and harms there is no curve.
         if there.level < (1 - least) * here.level and (more != TONES or there.is_below(here)):
@@ -155,6 +161,46 @@ class Search:
             if all(by <= SETTLED * sure for by, sure in zip(moved, std.numbers, strict=True)):
                 break
         return pose, std
+
+    def best(self, pose: MaskPose, free: Sequence[str], most: int) -> tuple[MaskPose, MaskPose]:
+        """Where turns and slides lead from `pose`, and how surely that is known."""
+        turned, std = self.turns(pose, free, most)
+        slid, level = self.slide(turned)
+        if abs(slid.right - turned.right) <= SLID_FAR:
+            return slid, std
+        again, std = self.turns(slid, free, most)
+        return (again if self._level(again) < level else slid), std
+
+    def slide(self, pose: MaskPose) -> tuple[MaskPose, float]:
+        """`pose` shifted along the dispersion to where its lines leave least, and what they leave.
+
+        There a cube moves with its mask, so turns of both stop early; but a network that is told
+        that its mask is right knows.
+        """
+
+        def shifted(by: float) -> tuple[float, MaskPose]:
+            there = replace(pose, right=pose.right + by)
+            return self._level(there), there
+
+        least = self._level(pose)
+        for _ in range(SLIDES):
+            sides = shifted(-SLIDE), shifted(SLIDE)
+            level, there = min(sides, key=itemgetter(0))
+            if level < least:
+                least, pose = level, there
+                continue
+            # The lowest point of the parabola through all three.
+            (before, _), (after, _) = sides
+            bend = before - 2 * least + after
+            level, there = shifted(SLIDE * (before - after) / (2 * bend) if bend > 0 else 0.0)
+            return (there, level) if level < least else (pose, least)
+        return pose, least
+
+    def _level(self, pose: MaskPose) -> float:
+        """What is left of the lines that poses are found from."""
+        level = residual(self.engine, self.seen, pose, self.fitted).level
+        self._count()
+        return level
 
     def left(self, pose: MaskPose) -> Left:
         """What is left of the lines held out."""
