@@ -162,7 +162,7 @@ NETWORK = "network"
 FIRST_RATES = {NETWORK: 2.0, "gap-tv": 2.0}
 """Seconds for a million values of the cube, on two CPU cores, until jobs here have told better."""
 OTHER_SOLVER = 20.0
-ALIGN_SECONDS = 30.0
+ALIGN_SECONDS = 60.0
 ADAPT_SECONDS = 1.0
 """Per step; neither grows with the frame."""
 MEMORY = 0.5
