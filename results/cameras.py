@@ -27,7 +27,7 @@ from prismask.evaluation import evaluate
 from prismask.evaluation.tables.markdown import grid
 from prismask.inference.methods.registry import weights_for
 from prismask.models.inputs import network_scale
-from prismask.models.weights import defaults
+from prismask.models.weights import default_weights
 from prismask.optics.camera import CASSI
 
 SIZE = (192, 224)
@@ -105,7 +105,7 @@ def scores(name: str, camera: CASSI, options: argparse.Namespace) -> dict[str, A
         camera=camera, resample=True, size=SIZE, noise=NOISE * network_scale(camera.bands),
         trials=options.trials, metrics=METRICS, device=options.device, timing=False,
     )  # fmt: skip
-    best = weights_for(camera, defaults())
+    best = weights_for(camera, default_weights())
     return {
         "camera": name,
         **{

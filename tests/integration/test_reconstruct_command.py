@@ -350,13 +350,9 @@ def test_models_lists_backbones_and_shows_a_record(
     assert "1.25 M   81.8 G  fast" in shown
     assert re.search(r"srn-looks\.m2m .*PSNR paper \[dB\]: [\d.]+ \(same hardware", shown)
     assert re.search(r"lumen\.m2m .*\(default\)", shown)
-    assert re.search(r"srn-looks\.m2m .*\(draws samples\)", shown)
     assert run("models --json") == 0
     listed = json.loads(capsys.readouterr().out)
-    marks = {one["name"]: (one["default"], one["default_for_exact_masks"])
-             for one in listed["weights"]}  # fmt: skip
-    assert [name for name, marked in marks.items() if marked == (True, False)] == ["lumen.m2m"]
-    assert [name for name, marked in marks.items() if marked[1]] == ["srn-looks.m2m"]
+    assert [one["name"] for one in listed["weights"] if one["default"]] == ["lumen.m2m"]
     assert {"name": "srn", "parameters": 1_250_972} in [
         {key: one[key] for key in ("name", "parameters")} for one in listed["backbones"]
     ]

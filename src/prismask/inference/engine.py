@@ -283,7 +283,8 @@ class Engine:
         Half precision is judged against its noise, and some networks take that as an input; where
         it is not known they are given an estimate. They are given `mask_std` if they use it.
 
-        samples: masks drawn from the posterior; 0 is one pass with its mean mask.
+        samples: masks drawn from the posterior, or around the mask by a network that has none; 0
+            is one pass with the mean mask.
         levels: quantiles over the samples to keep, such as (0.05, 0.95).
         bad: pixels `(H, L)` that say nothing, for networks that work from the snapshot.
         """
@@ -291,12 +292,15 @@ class Engine:
         if bad is not None and seen.noise is not None and self.model.wants_mask_std:
             noise = torch.where(bad.to(self.device), BLIND, seen.noise[:, None, None])
             seen = seen._replace(noise=noise)
-        if samples:
-            masks = draw_masks(self._fast.model.posterior, seen.mask, samples, seed)
+        posterior, drawn = self._fast.model.posterior, None
+        if samples and posterior.is_random:
+            masks = draw_masks(posterior, seen.mask, samples, seed)
         else:
-            masks = mean_mask(self._fast.model.posterior, seen.mask)
+            masks = mean_mask(posterior, seen.mask)
+        if samples and not posterior.is_random:
+            drawn = mask_noise(seen.mask, samples, seed)
         network = self._network(seen._replace(mask=masks[:1].to(self.device)), snapshot.noise)
-        passes = Passes(network, seen._replace(mask=masks), sampled=samples > 0, levels=levels)
+        passes = Passes(network, seen._replace(mask=masks), samples > 0, levels, drawn)
         size = seen.scene_size
         # A GPU puts the frame together itself and sends it over once.
         home = self.device if self.device.type == "cuda" else "cpu"
@@ -388,6 +392,12 @@ def draw_masks(posterior: MaskPosterior, mask: Tensor, count: int, seed: int) ->
     return perturb(mask.cpu(), std, noise)
 
 
+def mask_noise(mask: Tensor, count: int, seed: int) -> Tensor:
+    """Standard normal numbers `(count, 1|C, H, W)` for a mask `(1, 1|C, H, W)`, on the CPU."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn((count, *mask.shape[1:]), generator=generator)
+
+
 def mean_mask(posterior: MaskPosterior, mask: Tensor) -> Tensor:
     """The mask of a deterministic pass, clamp(m + μ·g)."""
     mean = posterior.config.prior_mean
@@ -422,6 +432,8 @@ class Strip:
     planes: Tensor | None
     """Input planes `(1, K, h, w)` where there is a single pass; they are the largest thing in
     memory, so several passes make them one after the other."""
+    noise: Tensor | None = None
+    """By which the one mask is moved for each sample, `(N, 1|C, h, w)`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -436,19 +448,24 @@ class Passes:
     """Whether there are several masks, whose spread is wanted."""
     levels: tuple[float, float] | None = None
     """Quantiles over the masks, if wanted."""
+    noise: Tensor | None = None
+    """Standard normal numbers `(N, 1|C, H, W)` by which the one mask is moved for each sample,
+    where the network itself draws masks (`SnapshotBackbone.redrawn`)."""
 
     @property
     def outputs(self) -> tuple[str, ...]:
         """Results of a tile, by the names that `FrameEstimate` gives them."""
         spread = ("std",) if self.sampled else ()
         ends = () if self.levels is None else ("lower", "upper")
-        apart = ("disagreement",) if self.network.ensemble > 1 else ()
+        apart = ("disagreement",) if self.network.ensemble > 1 and self.noise is None else ()
         return ("values", *spread, *ends, *apart)
 
     def strip(self, tile: Tile) -> Strip:
         """What the strip of `tile` shares, cut from the frame."""
-        seen = self.seen.with_images(lambda values: strip(values, tile, self.seen.camera))
-        return Strip(seen, None if self.sampled else self._planes(seen))
+        camera = self.seen.camera
+        seen = self.seen.with_images(lambda values: strip(values, tile, camera))
+        noise = None if self.noise is None else strip(self.noise, tile, camera)
+        return Strip(seen, None if self.sampled else self._planes(seen), noise)
 
     def run(self, piece: Strip, tile: Tile) -> list[Tensor]:
         """The results of a tile, each `(C, h, w)` float32, in the order of `outputs`."""
@@ -456,17 +473,28 @@ class Passes:
             cube, apart = self._pass(piece.seen, piece.planes, tile)
             return [cube] if apart is None else [cube, apart]
         moments, between, kept = RunningMoments(), RunningMoments(), []
-        for mask in torch.split(piece.seen.mask, 1):
-            seen = piece.seen._replace(mask=mask.to(self.network.device))
-            cube, apart = self._pass(seen, self._planes(seen), tile)
+        for cube, apart in self._samples(piece, tile):
             moments.add(cube)
             if apart is not None:
                 between.add(apart)
             if self.levels is not None:
                 kept.append(cube.half())
         ends = [] if self.levels is None else quantiles(kept, self.levels)
+        if ends:  # in half precision, or of few samples, the mean may lie beyond a quantile
+            ends = [torch.minimum(ends[0], moments.mean), torch.maximum(ends[1], moments.mean)]
         last = [between.mean] if between.count else []
         return [moments.mean, moments.std, *ends, *last]
+
+    def _samples(self, piece: Strip, tile: Tile) -> Iterator[tuple[Tensor, Tensor | None]]:
+        """The cube of each sampled mask."""
+        if piece.noise is not None:
+            noises = (one.to(self.network.device) for one in torch.split(piece.noise, 1))
+            for cubes in self.network.redrawn(piece.seen, noises):
+                yield cubes[0], None
+            return
+        for mask in torch.split(piece.seen.mask, 1):
+            seen = piece.seen._replace(mask=mask.to(self.network.device))
+            yield self._pass(seen, self._planes(seen), tile)
 
     def _planes(self, seen: Observation) -> Tensor:
         return network_input(self.network.model.inputs, *seen[:4])

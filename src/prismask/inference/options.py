@@ -37,7 +37,7 @@ class MethodOptions:
     """Trained weights: a name from `prismask models` or the path of a file. [default: the ones that
     suit the camera; gap-tv if there are none]"""
     samples: int = 0
-    """Masks to draw from the network's posterior for the spread of the cube; 0: one fast pass."""
+    """Masks to draw around the given one, for the spread of the cube; 0: one fast pass."""
     level: float = 0.9
     """Share of the true values that the error bars should contain."""
     seed: int = 0

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from prismask.models.inputs import UNKNOWN, Noise, Observation, network_input
 from prismask.models.network import (
     Reconstructor,
+    SnapshotBackbone,
     combined,
     ensemble_size,
     last_stage,
@@ -100,6 +101,11 @@ class FastReconstructor:
         planes = planes.to(self.dtype, memory_format=torch.channels_last)
         run = partial(_run, self.backbone, seen.camera, size)
         return self._replayed(run, (seen.camera, size), planes, *self._tensors(seen)).float()
+
+    def redrawn(self, seen: Observation, noises: Iterable[Tensor]) -> Iterator[Tensor]:
+        """A cube for each mask drawn around the given one (`SnapshotBackbone.redrawn`)."""
+        for cubes in cast("SnapshotBackbone", self.backbone).redrawn(seen, noises):
+            yield cubes.float()
 
     @torch.inference_mode()
     def before_projection(self, seen: Observation) -> Tensor:

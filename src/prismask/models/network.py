@@ -17,7 +17,7 @@ The record of some weights says in `mirror_ensemble` how many members they are t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol, cast
 
 import torch
@@ -66,6 +66,14 @@ class SnapshotBackbone(Protocol):
         """What every stage says."""
         ...
 
+    def redrawn(self, seen: Observation, noises: Iterable[Tensor]) -> Iterator[Tensor]:
+        """A cube `(B, C, H, W)` for each mask drawn around the one that is given.
+
+        noises: standard normal, like the mask `(B|1, 1|C, H, W)`; a mask is moved by as much of
+            it as is known of its errors. Whatever does not depend on the mask is computed once.
+        """
+        ...
+
 
 class Reconstructor(nn.Module):
     """`model(measurement (B, H, L), mask, camera) → cube (B, C, H, W)`.
@@ -111,6 +119,14 @@ class Reconstructor(nn.Module):
     def wants_mask_std(self) -> bool:
         """Whether it makes use of how far the mask may be wrong."""
         return works_from_snapshot(self.backbone)
+
+    @property
+    def can_draw_masks(self) -> bool:
+        """Whether it gives cubes for masks around a given one.
+
+        With a posterior, which has learned how wrong masks are, or by itself.
+        """
+        return self.posterior.is_random or works_from_snapshot(self.backbone)
 
     def forward(
         self,

@@ -8,9 +8,8 @@ anywhere is refused by name before anything in it is believed; the record can be
 reading the tensors. Checkpoints are sealed the same way (`training.checkpoint`).
 
 Weights that ship with the package lie in `prismask/weights`; a file's name without its extension is
-the name people use (`srn-gst.m2m`). One of them may say `"default": true` in its
-record: that is what `reconstruct` uses by default. Others say `"exact_masks"` there: those
-draw masks from their posterior.
+the name people use (`lumen.m2m`). One of them may say `"default": true` in its record: that is what
+`reconstruct` uses by default.
 """
 
 from __future__ import annotations
@@ -421,9 +420,6 @@ def serves_any_camera(record: Mapping[str, Any]) -> bool:
 
 FOLDER = Path(__file__).resolve().parents[1] / "weights"
 SUFFIX = ".safetensors"
-EXACT = "exact_masks"
-"""What `default` in a record says of weights that feel a wrong mask most: they find its pose, and
-draw from their mask posterior."""
 
 
 @dataclass(frozen=True)
@@ -438,11 +434,6 @@ class Shipped:
     def is_default(self) -> bool:
         """Whether `reconstruct` takes it by default."""
         return self.record.get("default") is True
-
-    @property
-    def is_default_for_exact_masks(self) -> bool:
-        """Whether it is taken to draw masks from its posterior."""
-        return self.record.get("default") == EXACT
 
 
 @cache
@@ -460,13 +451,6 @@ def shipped(folder: Path = FOLDER) -> tuple[Shipped, ...]:
 def default_weights(folder: Path = FOLDER) -> Shipped | None:
     """The weights to use by default, if any are shipped for that."""
     return next((one for one in shipped(folder) if one.is_default), None)
-
-
-def defaults(folder: Path = FOLDER) -> tuple[Shipped, ...]:
-    """The weights that serve by default, `default_weights` first."""
-    first = default_weights(folder)
-    others = (one for one in shipped(folder) if one.is_default_for_exact_masks)
-    return () if first is None else (first, *others)
 
 
 def is_path(name_or_path: str | Path) -> bool:

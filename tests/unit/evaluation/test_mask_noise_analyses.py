@@ -16,7 +16,6 @@ from torch import Tensor
 
 from prismask.errors import ConfigError, DataMissingError, DivergedError, FormatError, ValuesError
 from prismask.evaluation.analyses.spread import (
-    Shown,
     g_by_transmission,
     noise_distribution,
     spread_of,
@@ -24,6 +23,8 @@ from prismask.evaluation.analyses.spread import (
     spread_over_samples,
 )
 from prismask.evaluation.analyses.training_log import read_training_log
+from prismask.inference.inspection import prepare
+from prismask.inference.methods.network import as_network
 from prismask.inference.methods.protocol import Method
 from prismask.inference.methods.registry import as_method
 from prismask.inference.options import Options
@@ -94,9 +95,10 @@ def network(kind: str, std: float = 0.05) -> Method:
 def _samples(kind: str, std: float, seed: int = 0, count: int = 6) -> float:
     aperture = torch.tensor(mask(size=(SIDE, SIDE)).values)[None, None]
     measurement = CAMERA.forward(torch.tensor(cube(0).values)[None], aperture)
-    shown = Shown.to(network(kind, std), measurement, aperture, CAMERA)
-    assert shown is not None
-    found = spread_over_samples(shown, count, seeded(seed))
+    made = as_network(network(kind, std))
+    assert made is not None
+    (snapshot,) = prepare(measurement, aperture, CAMERA).snapshots()
+    found = spread_over_samples(made, snapshot, count, seed)
     assert found.count == count
     return found.total
 

@@ -23,7 +23,8 @@ from prismask.inference.methods.registry import Choice, network_method
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import deliver_batch, in_pose, reconstruct
 from prismask.models import weights
-from prismask.models.inputs import Observation
+from prismask.models.backbones.lumen import Belief, Shot, doubt
+from prismask.models.inputs import BLIND, Observation
 from prismask.models.network import Reconstructor
 from prismask.models.weights import save_weights, trained_with
 from prismask.optics.camera import CASSI
@@ -210,6 +211,83 @@ def test_strips_have_their_part_of_the_map() -> None:
     )
     np.testing.assert_allclose(cut, whole, atol=1e-4)
     assert np.abs(untold - whole).max() > 0.01
+
+
+def sampled(model: Reconstructor, camera: CASSI = NOMINAL, **how: Any) -> Cube:
+    (shot, mask) = snapshots(camera)
+    return made(model, shot[0], mask, camera, **{"samples": 4, "noise_std": 0.01, **how})
+
+
+@ANY
+@pytest.mark.parametrize("name", CAMERAS)
+def test_masks_that_are_exact_give_the_cube_of_a_single_pass(name: str) -> None:
+    """What is shared between the samples is what a single pass computes."""
+    one, many = (sampled(lumen(), CAMERAS[name], mask_std=0.0, samples=count) for count in (0, 3))
+    np.testing.assert_allclose(many.values, one.values, atol=1e-5)
+    assert many.std is not None
+    assert float(many.std.max()) < 1e-5
+
+
+def test_the_more_a_mask_may_be_wrong_the_more_its_samples_differ() -> None:
+    # While it is small: what is said to be very wrong is believed less as well.
+    spreads = [sampled(lumen(), mask_std=told).std for told in (0.003, 0.01, 0.03)]
+    sizes = [float(np.square(one).mean()) for one in spreads if one is not None]
+    assert sizes[2] > 2 * sizes[1] > 8 * sizes[0] > 0
+    where = torch.zeros(1, 1, *SIZE)
+    where[..., :12, :] = 0.3
+    spread = sampled(lumen(stages=1), mask_std=where).std
+    assert spread is not None
+    assert spread[:, :9].mean() > 100 * spread[:, 16:].mean()
+
+
+def test_one_seed_draws_the_same_masks_whatever_the_tiles() -> None:
+    how: dict[str, Any] = {"mask_std": 0.1}
+    first, again, other = (sampled(lumen(stages=1), seed=seed, **how) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first.values, again.values)
+    assert np.abs(first.values - other.values).max() > 1e-3
+    cut = sampled(lumen(stages=1), tile=8, **how)
+    np.testing.assert_allclose(cut.values, first.values, atol=1e-4)
+    np.testing.assert_allclose(cut.std, first.std, atol=1e-4)
+
+
+def test_only_the_last_stage_is_computed_for_every_mask() -> None:
+    model, ran = lumen(stages=3), [0, 0, 0]
+    for number, stage in enumerate(model.backbone.stages):  # type: ignore[arg-type, union-attr]
+
+        def count(*_: Any, number: int = number) -> None:
+            ran[number] += 1
+
+        stage.register_forward_hook(count)
+    (shot, mask) = snapshots(NOMINAL)
+    seen = Observation(shot, mask, NOMINAL, torch.zeros(1), torch.full_like(mask, 0.1))
+    backbone: Any = model.backbone
+    cubes = list(backbone.redrawn(seen, torch.randn(5, 1, 1, *SIZE, generator=seeded(4))))
+    assert ran == [1, 1, 5]
+    assert not torch.allclose(cubes[0], cubes[1], atol=1e-3)
+
+
+@ANY
+@pytest.mark.parametrize("name", ["of the training", "fractional", "two dispersers"])
+@pytest.mark.parametrize("wrong", [0.02, 0.1])
+def test_a_mask_seems_as_wrong_as_it_is(name: str, wrong: float) -> None:
+    """For a cube that is right, what it leaves is noise and the mask's errors."""
+    camera, size = CAMERAS[name], (120, 140)
+    mask = 0.4 + 0.2 * torch.rand(1, 1, *camera.mask_size(size), generator=seeded(1))
+    cube = torch.rand(1, camera.bands, *size, generator=seeded(2))
+    off = wrong * torch.randn(mask.shape, generator=seeded(3))
+    shot = camera.forward(cube, mask + off)
+    shot = shot + 0.05 * torch.randn(shot.shape, generator=seeded(4))
+    noise = torch.full_like(shot, 0.05)
+    shot[..., :3], noise[..., :3] = 7.0, BLIND  # a few columns that say nothing
+    seen = Shot(shot, mask, torch.zeros(1, 1, 1, 1), torch.ones_like(shot), torch.ones_like(shot))
+    belief = Belief(cube, torch.zeros_like(cube[:, :1]))
+    told = torch.full_like(mask, -1.0)
+    told[..., :5, :] = 0.3
+    found = doubt(belief, seen, camera, noise, told)
+    assert float(found[..., 0, 0]) == pytest.approx(0.3)
+    # Between pixels, neighbouring errors are averaged.
+    near = 0.1 if camera.is_exactly_diagonal else 0.25
+    assert float(found[..., 9, 9]) == pytest.approx(wrong, rel=near)
 
 
 def test_samples_are_drawn_from_a_posterior_beside_the_told_map() -> None:
@@ -402,7 +480,7 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """One default, for every camera of its family."""
     model = lumen()
     save_weights(model, tmp_path / "lumen.small.safetensors", {**model.record, "default": True})
-    monkeypatch.setattr(registry, "defaults", lambda: weights.defaults(tmp_path))
+    monkeypatch.setattr(registry, "default_weights", lambda: weights.default_weights(tmp_path))
     return tmp_path
 
 
@@ -427,7 +505,7 @@ def test_spectra_too_long_for_longer_pixels_are_left_to_a_solver(
 ) -> None:
     model = tried()
     save_weights(model, tmp_path / "lumen.small.safetensors", {**model.record, "default": True})
-    monkeypatch.setattr(registry, "defaults", lambda: weights.defaults(tmp_path))
+    monkeypatch.setattr(registry, "default_weights", lambda: weights.default_weights(tmp_path))
     for camera, taken in ((LONG["15 px"], "lumen.small"), (TOO_LONG, "gap-tv")):
         shots, mask = snapshots(camera)
         cube = reconstruct(shots[0], mask[0], camera, **{**PLAIN, "precision": "auto"})

@@ -113,7 +113,7 @@ def test_capabilities_follow_from_the_weights() -> None:
     assert found[2] - found[1] == {"interval"}
     told = create_model("lumen", bands=BANDS, width=8, stages=1, seed=0)
     more = as_method(told, CPU, DEFAULTS).capabilities - found[0]
-    assert more == {"align", "uncertain_mask", "bad_pixels"}
+    assert more == {"align", "uncertain_mask", "bad_pixels", "samples"}
     solver, function = create_method("gap-tv", CPU), as_method(lambda y, m, c: y, CPU, DEFAULTS)
     assert solver.capabilities == {"bad_pixels"}
     assert not function.capabilities

@@ -149,10 +149,10 @@ def test_bad_input(mask: Mask, shot: Measurement) -> None:
 def test_no_weights_ship_yet_and_then_they_do(
     shot: Measurement, mask: Mask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choice, "defaults", tuple)
+    monkeypatch.setattr(choice, "default_weights", lambda: None)
     assert reconstruct(shot, mask, CAMERA).attrs["method"] == "gap-tv"
     save_weights(_network(), tmp_path / "best.safetensors", {"name": "best", "default": True})
-    monkeypatch.setattr(choice, "defaults", lambda: weights.defaults(tmp_path))
+    monkeypatch.setattr(choice, "default_weights", lambda: weights.default_weights(tmp_path))
     monkeypatch.setattr(weights, "FOLDER", tmp_path)
     chosen = reconstruct(shot, mask, CAMERA)
     assert chosen.attrs["method"] == "network"
@@ -166,7 +166,7 @@ def best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Weights that ship, and are the default."""
     record = {"name": "best", "default": True, "step_px": 2.0}
     save_weights(_network(), tmp_path / "best.safetensors", record)
-    monkeypatch.setattr(choice, "defaults", lambda: weights.defaults(tmp_path))
+    monkeypatch.setattr(choice, "default_weights", lambda: weights.default_weights(tmp_path))
     return tmp_path / "best.safetensors"
 
 

@@ -60,7 +60,7 @@ def best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reconstructor:
     model = _network(calibrated=True)
     record = {**model.record, "name": "best", "default": True}
     save_weights(model, tmp_path / "best.safetensors", record)
-    monkeypatch.setattr(choice, "defaults", lambda: weights.defaults(tmp_path))
+    monkeypatch.setattr(choice, "default_weights", lambda: weights.default_weights(tmp_path))
     return model
 
 

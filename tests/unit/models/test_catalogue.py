@@ -10,7 +10,6 @@ from prismask.errors import ConfigError, DataMissingError, WeightsError
 from prismask.models.registry import create_model
 from prismask.models.weights import (
     default_weights,
-    defaults,
     find_weights,
     load_model,
     save_weights,
@@ -37,19 +36,6 @@ def test_shipped_weights_by_name(folder: Path) -> None:
     assert found.name == "other"
     assert default_weights(folder.parent) is None
     assert shipped(folder.parent / "missing") == ()
-
-
-def test_some_weights_find_poses_beside_the_default(folder: Path) -> None:
-    assert [one.name for one in defaults(folder)] == ["other"]
-    shipped.cache_clear()
-    model = create_model("srn", bands=4, seed=0, width=8, blocks=1)
-    # Its name comes first, but it is not the first choice.
-    save_weights(model, folder / "fine.safetensors", {"name": "fine", "default": "exact_masks"})
-    assert [one.name for one in defaults(folder)] == ["other", "fine"]
-    found = default_weights(folder)
-    assert found is not None
-    assert found.name == "other"
-    assert defaults(folder.parent) == ()
 
 
 def test_weights_by_path(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

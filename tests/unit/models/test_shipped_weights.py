@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from prismask.inference.alignment.pose import KnownPose, MaskPose
-from prismask.inference.methods.registry import able
+from prismask.inference.methods.registry import Choice
 from prismask.inference.options import Options
-from prismask.models.weights import FOLDER, defaults, load_model, shipped
+from prismask.models.weights import FOLDER, load_model, shipped
+from prismask.optics.camera import CASSI
 
 CARDS = Path(__file__).resolve().parents[3] / "docs" / "models.md"
 CALIBRATED = ["lumen.m2m", "srn-looks.m2m"]
@@ -19,16 +21,14 @@ NAMES = [path.name.removesuffix(".safetensors") for path in sorted(FOLDER.glob("
 def test_none_is_damaged_and_one_is_the_default() -> None:
     assert [one.name for one in shipped()] == NAMES
     assert [one.name for one in shipped() if one.is_default] == ["lumen.m2m"]
-    assert [one.name for one in defaults()] == ["lumen.m2m", "srn-looks.m2m"]
 
 
-def test_drawn_masks_are_left_to_the_network_that_has_a_posterior() -> None:
-    for options in (Options(), Options(align=True), Options(pose=KnownPose(MaskPose()))):
-        assert [one.name for one in able(defaults(), options)] == ["lumen.m2m"]
-    for options in (Options(samples=4), Options(samples=4, align=True)):
-        chosen = able(defaults(), options)
-        assert [one.name for one in chosen] == ["srn-looks.m2m"]
-    assert all(load_model(one.name).posterior.is_random for one in chosen)
+@pytest.mark.parametrize(
+    "asked", [{}, {"align": True}, {"samples": 4}, {"samples": 4, "align": True}]
+)
+def test_the_default_serves_whatever_is_asked_of_it(asked: dict[str, Any]) -> None:
+    chosen = Choice(Options(**asked), torch.device("cpu"))
+    assert chosen.for_camera(CASSI.from_step()).name == "lumen.m2m"
 
 
 @pytest.mark.parametrize("name", NAMES)

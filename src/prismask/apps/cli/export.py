@@ -105,11 +105,11 @@ def _frame(text: str) -> tuple[int, int]:
 def _network(model: str | None, camera: CASSI) -> Reconstructor:
     """The weights that are named, or those that ship for the camera."""
     from prismask.inference.methods.registry import weights_for
-    from prismask.models.weights import defaults, load_model
+    from prismask.models.weights import default_weights, load_model
 
     if model is not None:
         return load_model(model)
-    chosen = weights_for(camera, tuple(o for o in defaults() if not o.is_default_for_exact_masks))
+    chosen = weights_for(camera, default_weights())
     if chosen is None:
         raise ConfigError(
             f"no network that ships serves {camera.bands} bands over {camera.extent} px with a "

@@ -82,7 +82,6 @@ def _facts(one: Shipped) -> dict[str, Any]:
     return {
         "name": one.name,
         "default": one.is_default,
-        "default_for_exact_masks": one.is_default_for_exact_masks,
         "backbone": one.record["backbone"],
         "bands": one.record["bands"],
         "any_camera": serves_any_camera(one.record),
@@ -165,11 +164,7 @@ def _weights_line(one: dict[str, Any]) -> str:
         f"interval: {', '.join(one['interval']) or 'none'}",
         *_class_parts(one["interval_classes"]),
     ]
-    marks = {
-        "default": "  (default)",
-        "default_for_exact_masks": "  (draws samples)",
-    }
-    return "; ".join(parts) + "".join(text for key, text in marks.items() if one[key])
+    return "; ".join(parts) + ("  (default)" if one["default"] else "")
 
 
 def _class_parts(classes: dict[str, list[str]]) -> list[str]:

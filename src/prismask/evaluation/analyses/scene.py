@@ -42,7 +42,6 @@ from prismask.errors import ShapeError
 from prismask.evaluation.analyses.spread import (
     LEVELS,
     Calibration,
-    Shown,
     Spread,
     gaussian_factor,
     spread_over_masks,
@@ -52,11 +51,11 @@ from prismask.evaluation.metrics import score
 from prismask.evaluation.protocol.conditions import Situation, photograph
 from prismask.evaluation.protocol.splits import Group
 from prismask.evaluation.run.trials import Ready, Workload, exact_convolutions
-from prismask.inference.inspection import prepare
+from prismask.inference.inspection import Snapshot, prepare
 from prismask.inference.intervals.learned import classes_of
+from prismask.inference.methods.network import NetworkMethod, as_network
 from prismask.inference.methods.protocol import check_cubes
-from prismask.optics.camera import CASSI
-from prismask.optics.randomness import seed_of, seeded
+from prismask.optics.randomness import seed_of
 
 SOURCES: dict[str, str] = {
     "masks": "spread over masks",
@@ -122,15 +121,14 @@ def analyse_scene(
     with torch.no_grad(), exact_convolutions():
         over_masks = spread_over_masks(checked, snapshot, masks, camera)
         over_samples = None
-        shown = None
-        if ready.is_single_pass:
-            shown = Shown.to(ready.method, measurement, first_mask, camera)
-        if samples > 1 and shown is not None and "samples" in ready.method.capabilities:
-            generator = seeded(seed_of(work.seed, "samples", label, group.name, scene.name))
-            over_samples = spread_over_samples(shown, samples, generator)
+        network = as_network(ready.method) if ready.is_single_pass else None
+        if network is not None:
+            (seen,) = prepare(measurement, first_mask, camera).snapshots()
+            if samples > 1 and "samples" in network.capabilities:
+                seed = seed_of(work.seed, "samples", label, group.name, scene.name)
+                over_samples = spread_over_samples(network, seen, samples, seed)
+            _check_interval(scene, network, seen, calibrations)
         _check(scene, over_masks, over_samples, calibrations)
-        if shown is not None:
-            _check_interval(scene, shown, measurement, first_mask, camera, calibrations)
     return _result(scene, over_masks, over_samples)
 
 
@@ -149,27 +147,21 @@ def _check(
         error = over_masks.first - scene.truth
         calibrations["masks"].add(scene.name, error, over_masks.std)
     if over_samples is not None:
-        error = over_samples.mean - scene.truth
+        error = over_samples.mean - scene.truth.cpu()
         calibrations["samples"].add(scene.name, error, over_samples.std)
 
 
 def _check_interval(
-    scene: Scene,
-    shown: Shown,
-    measurement: Tensor,
-    mask: Tensor,
-    camera: CASSI,
-    calibrations: Mapping[str, Calibration],
+    scene: Scene, network: NetworkMethod, seen: Snapshot, calibrations: Mapping[str, Calibration]
 ) -> None:
     """The interval, where the weights carry one; it is made of the cube that people get."""
-    interval = shown.method.interval()
+    interval = network.interval()
     if interval is None:
         return
-    (snapshot,) = prepare(measurement, mask, camera).snapshots()
-    evidence = shown.method.evidence(snapshot, probed=False)
+    evidence = network.evidence(seen, probed=False)
     if interval.wants_mirror_ensemble and evidence.disagreement is None:
         return
-    interval = interval.for_classes(classes_of(shown.view.adapter, None))
+    interval = interval.for_classes(classes_of(network.adapter(seen.camera), None))
     error = evidence.values - scene.truth.cpu()
     widths = {}
     for level in LEVELS:

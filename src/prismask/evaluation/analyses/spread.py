@@ -5,13 +5,14 @@ the number of masks:
 
 - **over masks**: the same scene photographed through many masks of a group and reconstructed from
   each snapshot. This is the paper's measure; it needs the scene and therefore a simulation.
-- **over samples**: one snapshot, reconstructed with masks drawn from the posterior q_φ around the
-  mask that is known. This is what a user with one camera can have.
+- **over samples**: one snapshot, reconstructed with masks drawn around the mask that is known, by a
+  network's posterior q_φ or by a network that says itself how wrong a mask may be. This is what a
+  user with one camera can have.
 
-The second is moved by what the posterior makes of its prior. Before training the mask noise is ε ~
-N(μ, σ), the prior. What the network puts on the mask is g·ε, a mixture of normal distributions
-N(μ·g, σ·g) over the pixels of a mask, whose density and moments are known exactly; nothing has to
-be sampled:
+With a posterior the second is moved by what that makes of its prior. Before training the mask noise
+is ε ~ N(μ, σ), the prior. What the network puts on the mask is g·ε, a mixture of normal
+distributions N(μ·g, σ·g) over the pixels of a mask, whose density and moments are known exactly;
+nothing has to be sampled:
 
     mean = μ·E[g]        variance = σ²·E[g²] + μ²·Var[g]
 
@@ -22,8 +23,8 @@ at exactly 1, where half of the noise is cut off. That part is sampled.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -31,13 +32,9 @@ from torch import Tensor
 
 from prismask.errors import ConfigError, DivergedError, ShapeError, ValuesError
 from prismask.evaluation.run.trials import Reconstruct
-from prismask.inference.camera_match import View
 from prismask.inference.engine import RunningMoments
-from prismask.inference.inspection import prepare
-from prismask.inference.methods.network import NetworkMethod, as_network
-from prismask.inference.methods.protocol import Method
-from prismask.models.inputs import Observation
-from prismask.models.network import combined
+from prismask.inference.inspection import Snapshot
+from prismask.inference.methods.network import NetworkMethod, read_back
 from prismask.models.posterior import perturb, prior_noise
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seeded
@@ -51,17 +48,13 @@ class Spread:
     """Reconstructions of one scene, summarised; all `(C, H, W)`."""
 
     first: Tensor
-    """The first reconstruction."""
+    """The first reconstruction; of drawn masks the mean, which is what people get."""
     mean: Tensor
     """Mean over all."""
     std: Tensor
     """Standard deviation over all, n − 1 in the denominator."""
     count: int
     """How many there were."""
-    disagreement: Tensor | None = None
-    """How far the answers of a mirror ensemble to each were apart, in the mean."""
-    shown: Spread | None = None
-    """The same in the bands, units and frame of the network, where one made them."""
 
     @property
     def pixel_std(self) -> Tensor:
@@ -82,77 +75,16 @@ def spread_over_masks(
     return spread_of(cubes)
 
 
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """One snapshot as it is shown to a network, to look at more than its cube."""
-
-    method: NetworkMethod
-    view: View
-
-    @classmethod
-    def to(cls, method: Method, measurement: Tensor, mask: Tensor, camera: CASSI) -> Shown | None:
-        """`measurement (1, H, L)` through `mask (1, 1|C, H, W)`; None: no network of ours."""
-        network = as_network(method)
-        if network is None:
-            return None
-        ready = prepare(measurement, mask, camera, with_noise=network.engine.wants_noise)
-        taken = Observation(ready.signal, ready.mask, camera, ready.noise_std)
-        return cls(network, network.view(taken, ready.brightness))
-
-    def single(self) -> tuple[Tensor, Tensor | None]:
-        """The cube of a single pass, and how far a mirror ensemble's answers are apart."""
-        posterior = self.method.engine.network.model.posterior
-        return self.answer(posterior.mean(self.view.shown.mask))
-
-    def answer(self, mask: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The same for exactly this mask, both `(C′, H, W′)`."""
-        engine, seen = self.method.engine, self.view.shown._replace(mask=mask)
-        if not engine.wants_noise:
-            seen = seen._replace(noise=None)
-        cube, apart = combined(engine.network.answers(seen))
-        return cube[0], None if apart is None else apart[0]
-
-
-def spread_over_samples(shown: Shown, count: int, generator: torch.Generator) -> Spread:
-    """Reconstruct a snapshot with `count` masks drawn from the network's posterior."""
-    network = shown.method.engine.network
-    posterior = network.model.posterior
-    if not posterior.is_random:
+def spread_over_samples(
+    network: NetworkMethod, snapshot: Snapshot, count: int, seed: int
+) -> Spread:
+    """Of one snapshot with `count` masks that the network draws, as `reconstruct --samples`."""
+    if "samples" not in network.capabilities:
         raise ConfigError("this network has no mask posterior, so no masks can be drawn from it.")
-    mask, between = shown.view.shown.mask, RunningMoments()
-    with torch.inference_mode():
-        # g is the same for every draw, so it is computed once; ε comes from the CPU, which makes
-        # the draws the same on every device.
-        std = posterior.std(mask)
-
-        def cubes() -> Iterator[Tensor]:
-            config = posterior.config
-            for _ in range(count):
-                noise = prior_noise(
-                    tuple(mask.shape), config.prior_mean, config.prior_std, generator, std.cpu()
-                )
-                cube, apart = shown.answer(perturb(mask, std, noise.to(mask.device)))
-                if apart is not None:
-                    between.add(apart)
-                yield cube
-
-        found = spread_of(cubes())
-    if between.count:
-        found = replace(found, disagreement=between.mean)
-    return _read_back(found, shown.view)
-
-
-def _read_back(found: Spread, seen: View) -> Spread:
-    """A spread of the network's cubes in the camera's bands, units and frame."""
-    apart = found.disagreement
-    return Spread(
-        seen.back(found.first[None])[0],
-        seen.back(found.mean[None])[0],
-        seen.back_distance(found.std[None])[0],
-        found.count,
-        None if apart is None else seen.back_distance(apart[None])[0],
-        found,
-    )
+    seen = network.view_of(snapshot)
+    made = network.engine.run(seen.shown, samples=count, seed=seed)
+    mean, std = (torch.from_numpy(part) for part in read_back(seen, made)[:2] if part is not None)
+    return Spread(mean, mean, std, count)
 
 
 def spread_of(cubes: Iterable[Tensor]) -> Spread:

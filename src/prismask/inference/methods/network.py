@@ -63,8 +63,10 @@ def network_capabilities(network: Reconstructor) -> Capabilities:
     found: set[Capability] = {"adapt", "half"}
     if network.wants_mask_std:
         found |= {"align", "uncertain_mask", "bad_pixels"}
+    if network.can_draw_masks:
+        found |= {"samples"}
     if network.posterior.is_random:
-        found |= {"samples", "mask_std"}
+        found |= {"mask_std"}
     if network.record.get("interval"):
         found |= {"interval"}
     return frozenset(found)
@@ -161,7 +163,7 @@ class NetworkMethod:
         if options.samples and "samples" not in self.capabilities:
             raise ConfigError(
                 f"{self.name} was trained without a mask posterior, so no masks can be drawn from "
-                "it; leave samples out, or use weights with one (`prismask models`)."
+                "it; leave samples out, or leave the model out: lumen.m2m draws masks."
             )
         interval = self.interval()
         if interval is not None:

@@ -24,7 +24,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import entry_points
-from itertools import chain
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -42,7 +41,7 @@ from prismask.inference.methods.protocol import Aligner, Capabilities, Estimate,
 from prismask.inference.options import DEFAULTS, Options
 from prismask.models.network import Reconstructor
 from prismask.models.registry import count_parameters
-from prismask.models.weights import Shipped, defaults, load_model, serves_any_camera, tensors_hash
+from prismask.models.weights import Shipped, default_weights, load_model, tensors_hash
 from prismask.optics.camera import CASSI
 from prismask.progress import Progress, part
 from prismask.solvers import create_solver, list_solvers
@@ -284,11 +283,11 @@ class Choice:
     def __init__(self, options: Options, device: torch.device, given: Any = None) -> None:
         self.options = options
         self.device = device
-        self._ready: dict[str, Method] = {}
-        self._defaults = able(defaults(), options)
+        self._ready: Method | None = None
+        self._shipped = default_weights()
         self._asked = self._asked_for(given)
         # What cannot work is refused before anything runs.
-        (self._asked or self._shipped(self._defaults[0])).check(options)
+        (self._asked or self._network()).check(options)
 
     def for_camera(self, camera: CASSI) -> Method:
         """The method to use with `camera`."""
@@ -301,8 +300,8 @@ class Choice:
         own = as_aligner(self.for_camera(camera))
         if own is not None or not self.options.align:
             return own
-        chosen = weights_for(camera, able(defaults(), DEFAULTS))
-        return None if chosen is None else as_aligner(self._shipped(chosen))
+        default = self._default(camera)
+        return None if default is None else as_aligner(default)
 
     def settle(self, made: Estimate, options: Options) -> Estimate:
         """The estimate, or the quick solver's where that is expected to be clearly better.
@@ -349,23 +348,18 @@ class Choice:
     def findings(self, camera: CASSI) -> list[Finding]:
         """A remark where no default network serves `camera`."""
         options = self.options
-        if options.method_options and options.method is None and self._defaults:
+        if options.method_options and options.method is None and self._shipped is not None:
             listed = " and ".join(name for name, _ in options.method_options)
             text = (
                 f"{FALLBACK} is used, not a network: {listed} is for solvers. Without it the "
                 f"network reconstructs; --method {FALLBACK} says that a solver is meant."
             )
             return [Finding("note", text)]
-        if self._asked is not None or not self._defaults or self._default(camera) is not None:
+        if self._asked is not None or self._shipped is None or self._default(camera) is not None:
             return []
-        known = [(one, adapter_for(camera, one.record)) for one in self._defaults]
-        nearest, adapter = min(
-            known, key=lambda pair: (pair[1].is_of_other_design, pair[1].dispersion_mismatch)
-        )
-        text = (
-            f"{FALLBACK} is used: {adapter.why_not(nearest.name)}. Give --model {nearest.name} to "
-            "use it anyway."
-        )
+        name = self._shipped.name
+        why = adapter_for(camera, self._shipped.record).why_not(name)
+        text = f"{FALLBACK} is used: {why}. Give --model {name} to use it anyway."
         return [Finding("note", text)]
 
     def _asked_for(self, given: Any) -> Method | None:
@@ -383,40 +377,26 @@ class Choice:
         if given is not None:
             return as_method(given, self.device, options)
         # Options speak of a solver, so they choose one where weights would be the default.
-        if options.method is not None or options.method_options or not self._defaults:
+        if options.method is not None or options.method_options or self._shipped is None:
             return self._named(options.method or FALLBACK)
         return None
 
     def _default(self, camera: CASSI) -> Method | None:
-        chosen = weights_for(camera, self._defaults)
-        return None if chosen is None else self._shipped(chosen)
+        return None if weights_for(camera, self._shipped) is None else self._network()
 
-    def _shipped(self, one: Shipped) -> Method:
-        if one.name not in self._ready:
-            self._ready[one.name] = as_method(load_model(one.path), self.device, self.options)
-        return self._ready[one.name]
+    def _network(self) -> Method:
+        """The weights that ship, loaded when they are first wanted."""
+        assert self._shipped is not None
+        if self._ready is None:
+            self._ready = as_method(load_model(self._shipped.path), self.device, self.options)
+        return self._ready
 
     def _named(self, name: str) -> Method:
         return create_method(name, self.device, **dict(self.options.method_options))
 
 
-def able(among: tuple[Shipped, ...], options: Options) -> tuple[Shipped, ...]:
-    """Of the weights that ship as defaults, those that suit the options, best first."""
-    exact = tuple(one for one in among if one.is_default_for_exact_masks)
-    if options.samples > 0 and exact:
-        return exact
-    return tuple(one for one in among if not one.is_default_for_exact_masks)
-
-
-def weights_for(camera: CASSI, among: tuple[Shipped, ...]) -> Shipped | None:
-    """The weights to take for `camera`, or None where it is out of reach of all.
-
-    Those whose own camera it is; else of those that reach it the ones that see every camera as it
-    is.
-    """
-    for one in among:
-        if not adapter_for(camera, one.record).is_other_camera:
-            return one
-    near = [one for one in among if adapter_for(camera, one.record).is_within_reach]
-    as_it_is = (one for one in near if serves_any_camera(one.record))
-    return next(chain(as_it_is, near), None)
+def weights_for(camera: CASSI, shipped: Shipped | None) -> Shipped | None:
+    """The weights that ship, or None where `camera` is out of their reach."""
+    if shipped is None or not adapter_for(camera, shipped.record).is_within_reach:
+        return None
+    return shipped

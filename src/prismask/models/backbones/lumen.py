@@ -44,7 +44,7 @@ as given would impose its own error on the cube.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -53,9 +53,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from prismask.errors import ConfigError
-from prismask.models.inputs import NOISE_GAIN, UNKNOWN, Noise, Observation, network_scale
+from prismask.models.inputs import (
+    BLIND,
+    NOISE_GAIN,
+    UNKNOWN,
+    Noise,
+    Observation,
+    network_scale,
+)
 from prismask.models.layers import ALIGNMENT, conv3x3, conv_then_relu, in_dtype_of
 from prismask.models.network import Estimates
+from prismask.models.posterior import perturb
 from prismask.models.registry import register
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.noise import estimate_noise
@@ -261,6 +269,36 @@ class Lumen(nn.Module):
 
     def estimates(self, seen: Observation) -> Estimates:
         """What every look and the end say (`models.network.Estimates`)."""
+        known = self._known(seen)
+        features, belief, shot = self.entry(*known)
+        cubes, masks = [], []
+        for stage in self.stages:
+            features, belief = stage(features, belief, shot, known.camera, known.basis)
+            cubes.append(belief.cube)
+            masks.append(belief.mask(shot, known.camera))
+        cube, mask, left = self.exit(features, belief, shot, *known.facts)
+        return Estimates((*cubes, cube), (*masks, mask), left)
+
+    def redrawn(self, seen: Observation, noises: Iterable[Tensor]) -> Iterator[Tensor]:
+        """A cube for each drawn mask (`models.network.SnapshotBackbone`).
+
+        All stages but the last, most of the work, are computed once with the given mask; a drawn
+        one meets the last stage and the exact projection.
+        """
+        known = self._known(seen)
+        camera, (*shared, last) = known.camera, self.stages
+        features, belief, shot = self.entry(*known)
+        for stage in shared:
+            features, belief = stage(features, belief, shot, camera, known.basis)
+        std = doubt(belief, shot, camera, known.noise, known.spread)
+        for noise in noises:
+            mask = perturb(shot.mask, std, noise.to(std))
+            drawn = shot._replace(mask=mask, gram=camera.gram_bound(mask))
+            ends = last(features, belief, drawn, camera, known.basis)
+            yield self.exit(*ends, drawn, *known.facts)[0]
+
+    def _known(self, seen: Observation) -> Known:
+        """A snapshot with all its facts, in one precision; what is not known is estimated."""
         measurement, mask, camera, noise, mask_std = seen
         mask = camera.check_measurement_and_mask(measurement, mask)
         dtype = torch.promote_types(
@@ -272,17 +310,8 @@ class Lumen(nn.Module):
             noise = estimate_noise(measurement, mask, camera)
         spread = torch.full_like(mask[:, :1], UNKNOWN) if mask_std is None else mask_std
         spread = as_mask_batch(spread).to(dtype)
-        noise = noise.to(dtype)
         basis = cosine_basis(camera.bands, self.cosines, measurement)
-        facts = (noise, spread, basis)
-        features, belief, shot = self.entry(measurement, mask, camera, *facts)
-        cubes, masks = [], []
-        for stage in self.stages:
-            features, belief = stage(features, belief, shot, camera, basis)
-            cubes.append(belief.cube)
-            masks.append(belief.mask(shot, camera))
-        cube, mask, left = self.exit(features, belief, shot, camera, *facts)
-        return Estimates((*cubes, cube), (*masks, mask), left)
+        return Known(measurement, mask, camera, noise.to(dtype), spread, basis)
 
 
 MOST_FOLDED = 4
@@ -304,6 +333,24 @@ class Shot(NamedTuple):
     """A Aᵀ or what bounds it, `(B|1, H, L)`."""
     variance: Tensor
     """v, `(B, H, L)`."""
+
+
+class Known(NamedTuple):
+    """A snapshot with all its facts, as the parts of the network take them."""
+
+    measurement: Tensor
+    mask: Tensor
+    camera: CASSI
+    noise: Tensor
+    spread: Tensor
+    """How far the mask may be wrong, negative where that is not known."""
+    basis: Tensor
+    """E `(C, K)`."""
+
+    @property
+    def facts(self) -> tuple[CASSI, Tensor, Tensor, Tensor]:
+        """What the exit takes besides features, belief and shot."""
+        return self.camera, self.noise, self.spread, self.basis
 
 
 class Belief(NamedTuple):
@@ -367,6 +414,21 @@ def expected_variance(cube: Tensor, camera: CASSI, noise: Tensor, spread: Tensor
     # The measurement of x² through a mask of variances: neighbouring pixels err independently.
     each = noise if noise.ndim > 1 else noise[:, None, None]
     return each.square() + camera.forward(cube.square(), spread.square())
+
+
+def doubt(belief: Belief, shot: Shot, camera: CASSI, noise: Tensor, spread: Tensor) -> Tensor:
+    """How wrong each pixel of the mask may be, `(B, 1|C, H, W)`: as stated, else as it seems.
+
+    It seems as wrong as pixels that err independently would have to be for the cube to leave what
+    it leaves of the snapshot, beyond the noise: one number of each snapshot.
+    """
+    each = noise if noise.ndim > 1 else noise[:, None, None]
+    says = (each < BLIND).to(belief.cube)
+    left = shot.measurement - camera.forward(belief.cube, belief.mask(shot, camera))
+    unexplained = ((left.square() - each.square()) * says).sum((1, 2)).clamp_min(0)
+    through = camera.forward(belief.cube.square(), torch.ones_like(shot.mask))
+    seems = (unexplained / (through * says).sum((1, 2)).clamp_min(DARK)).sqrt()
+    return torch.where(spread >= 0, spread, seems[:, None, None, None])
 
 
 OUT_START = 1e-3
