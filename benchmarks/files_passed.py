@@ -37,7 +37,7 @@ COMMANDS = {
     "reconstruct": ["reconstruct", "snapshot.nc", "--mask", "mask.nc", "-o", "cube.nc"],
     "train": ["train", *TINY, "--out", "run"],
     "evaluate": [
-        "evaluate", "srn-looks.m2m", "gap-tv:iterations=2", "--data", ".", "--split", "split.toml",
+        "evaluate", "lumen.m2m", "gap-tv:iterations=2", "--data", ".", "--split", "split.toml",
         "--groups", "test_lab", "--scenes", "scene.nc", "--trials", "1", "--out", "scores",
         "--without-timing",
     ],

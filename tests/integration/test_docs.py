@@ -335,7 +335,7 @@ def told_by_wrong_commands(lab: Path) -> list[str]:
         offset.npy --mask mask.mat
         cropped.npy --mask mask.mat
         snapshot.mat --mask mask_20.npy --bands 20 --step 4.5
-        snapshot.mat --mask mask_20.npy --bands 20 --step 4.5 --model srn-looks.m2m
+        snapshot.mat --mask mask_20.npy --bands 20 --step 4.5 --model untrained.safetensors
         snapshot.mat --mask mask_24.npy --bands 24 --step 0.5
         snapshot.mat --mask mask_28.npy --bands 28 --step 0.9 --model any.safetensors
         snapshot.mat --mask mask.mat --mask-std 0.1 --method gap-tv --iterations 1

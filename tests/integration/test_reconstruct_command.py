@@ -348,7 +348,7 @@ def test_models_lists_backbones_and_shows_a_record(
     assert run("models") == 0
     shown = capsys.readouterr().out
     assert "1.25 M   81.8 G  fast" in shown
-    assert re.search(r"srn-looks\.m2m .*PSNR paper \[dB\]: [\d.]+ \(same hardware", shown)
+    assert re.search(r"lumen\.m2m .*PSNR paper \[dB\]: [\d.]+ \(same hardware", shown)
     assert re.search(r"lumen\.m2m .*\(default\)", shown)
     assert run("models --json") == 0
     listed = json.loads(capsys.readouterr().out)
@@ -389,7 +389,7 @@ def test_calibrate_stores_an_interval_that_reconstruct_uses(
     folder: Path, data_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     line = f"calibrate tiny.safetensors --data {data_folder} -o honest.safetensors"
-    rest = "--snapshots 12 --rows 64 --size 64 --mirror-ensemble 2 --other 0 --cache kept"
+    rest = "--snapshots 12 --rows 64 --size 64 --other 0 --cache kept"
     rest += " --training-snapshots 4"
     assert run(f"{line} {rest}") == 0
     said = capsys.readouterr().out
@@ -401,7 +401,6 @@ def test_calibrate_stores_an_interval_that_reconstruct_uses(
     assert set(record["interval"]) == {"learned", "trust"}
     assert "beads" in record["interval"]["learned"]["about"]["fitted_on"]
     assert record["interval"]["learned"]["about"]["learned_from"] == 4
-    assert record["mirror_ensemble"] == 2
     line = "reconstruct shots/shot0.nc --mask mask.nc --model honest.safetensors"
     assert run(f"{line} -o cube.nc") == 0
     assert re.search(
@@ -422,4 +421,3 @@ def test_calibrate_stores_an_interval_that_reconstruct_uses(
     assert read_record(folder / "again.safetensors")["interval"] == record["interval"]
     assert not list(folder.glob("*.calibrating"))
     assert run("calibrate tiny.safetensors -o honest.safetensors") == 2
-    assert run("calibrate tiny.safetensors -o other.safetensors --mirror-ensemble 3") == 2

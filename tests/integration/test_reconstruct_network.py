@@ -99,26 +99,6 @@ def test_ninety_percent_cover_ninety_percent(model: Reconstructor) -> None:
         assert min(inside) > 0.75
 
 
-def test_a_mirror_ensemble_is_closer_and_its_error_bars_as_true(
-    model: Reconstructor, tmp_path: Path
-) -> None:
-    twice = copy.deepcopy(model)
-    twice.record["mirror_ensemble"] = 2
-    twice.record["interval"] = _interval(twice, tmp_path)
-    assert "disagreement" in twice.record["interval"]["learned"]["head"]["names"]
-    inside: list[float] = []
-    errors: dict[str, list[float]] = {"once": [], "twice": []}
-    for truth, mask in zip(scenes(range(300, 312)), masks(12, seed=11), strict=True):
-        for name, network in (("once", model), ("twice", twice)):
-            cube = reconstruct(*_shot(truth, mask), CAMERA, model=network)
-            errors[name].append(_rmse(cube, truth))
-        assert cube.lower is not None
-        assert cube.upper is not None
-        inside.append(float(((truth.numpy() >= cube.lower) & (truth.numpy() <= cube.upper)).mean()))
-    assert 0.87 < np.mean(inside) < 0.98
-    assert np.mean(errors["twice"]) < np.mean(errors["once"])
-
-
 def test_error_bars_grow_where_errors_do(model: Reconstructor) -> None:
     [truth], [mask] = scenes(range(301, 302)), masks(1, seed=12)
     cube = reconstruct(*_shot(truth, mask), CAMERA, model=model)

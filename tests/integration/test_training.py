@@ -686,16 +686,19 @@ def test_a_fresh_start_needs_the_weights_even_with_resume(tmp_path: Path) -> Non
 
 
 def test_a_run_goes_on_from_weights_that_ship() -> None:
-    known = load_model("srn-looks.m2m")
+    known = load_model("lumen.m2m")
     model = {
-        "backbone": "srn-looks", "start_from": "srn-looks.m2m", "inputs": known.record["inputs"],
+        "backbone": "lumen", "start_from": "lumen.m2m", "inputs": [],
         "options": known.record["options"],
     }  # fmt: skip
-    whole = tiny_config(model=model, camera={"bands": 28})
+    plain = {"posterior": {"kind": "none"}, "schedule": {"mode": "plain"}}
+    whole = tiny_config(model=model, camera={"bands": 28}, **plain)
     started = build_model(whole, torch.device("cpu"))
     assert same_weights(started.backbone.state_dict(), known.backbone.state_dict())
-    with pytest.raises(ConfigError, match=r"no weights are called 'srn-looks\.mm'.*srn-looks\.m2m"):
-        build_model(tiny_config(model=model | {"start_from": "srn-looks.mm"}), torch.device("cpu"))
+    with pytest.raises(ConfigError, match=r"no weights are called 'lumen\.mm'.*lumen\.m2m"):
+        build_model(
+            tiny_config(model=model | {"start_from": "lumen.mm"}, **plain), torch.device("cpu")
+        )
 
 
 def test_weights_to_go_on_from_may_lack_a_variance_network(tmp_path: Path) -> None:

@@ -299,7 +299,7 @@ def test_a_wrong_number_is_never_out_of_sight(browser: Any, tmp_path: Path) -> N
         page.fill("#iterations", "99999")
         page.click("#go")
         assert page.evaluate(asked) == "iterations"
-        page.select_option("#how", "model:srn-looks.m2m")
+        page.select_option("#how", "model:lumen.m2m")
         page.click("#go")
         assert page.evaluate(asked) == "samples", "shown again, it counts again"
         page.select_option("#how", "method:gap-tv")

@@ -319,9 +319,7 @@ def pictures() -> Made:
 def evidence(camera: CASSI) -> Made:
     shots, mask = snapshot(camera)
     cube = torch.tensor(scene(4).values)
-    known = Evidence(
-        cube, shots[0], mask, camera, 0.01, 0.6, 0.1 * cube.square(), 0.01, 1.2, other_camera=True
-    )
+    known = Evidence(cube, shots[0], mask, camera, 0.01, 0.6, 0.01, 1.2, other_camera=True)
     bands = list(known.features())
     return {"features": torch.stack(bands), "facts": np.array(list(known.facts.values()))}
 

@@ -35,7 +35,7 @@ from torch import Tensor
 from prismask.errors import ConfigError
 from prismask.models.fast import FastReconstructor, Precision
 from prismask.models.inputs import BLIND, Noise, Observation, network_input
-from prismask.models.network import Reconstructor, combined, run_ensemble
+from prismask.models.network import Reconstructor, run_backbone
 from prismask.models.posterior import MaskPosterior, perturb, prior_noise
 from prismask.optics.camera import CASSI, as_mask_batch
 from prismask.optics.noise import estimate_noise
@@ -57,8 +57,7 @@ class Tiling:
     """Width of the crossfade between neighbours, in pixels; at most twice the halo."""
     align: int = 16
     """Tiles begin and end, halo included, at multiples of this, so that windows and halved
-    resolutions inside a backbone fall on the same pixels as on a whole frame. Where the frame is
-    also shown mirrored, that holds counted from either end of it."""
+    resolutions inside a backbone fall on the same pixels as on a whole frame."""
 
     def __post_init__(self) -> None:
         if self.tile < 8:
@@ -90,23 +89,16 @@ class Span:
         return self.first + int(with_weight[0]), self.first + int(with_weight[-1]) + 1
 
 
-def spans(length: int, tiling: Tiling, mirrored: bool = False) -> list[Span]:
-    """Tiles of about equal size that cover `length` pixels; their weights sum to 1 everywhere.
-
-    mirrored: whether a backbone also sees them mirrored (`models.network`).
-    """
+def spans(length: int, tiling: Tiling) -> list[Span]:
+    """Tiles of about equal size that cover `length` pixels; their weights sum to 1 everywhere."""
     count = math.ceil(length / tiling.tile)
     edges = [round(k * length / count) for k in range(count + 1)]
     # A crossfade wider than half a tile would meet the next one.
     blend = min(tiling.blend, min(b - a for a, b in pairwise(edges)) // 2)
-    # Mirrored, windows are counted from the frame's far end, so a tile has to end as far beyond a
-    # multiple as the frame does. Its last window is then filled up, in either orientation:
-    # that window lies outside the halo.
-    rest = length % tiling.align if mirrored else 0
     made = []
     for start, stop in pairwise(edges):
-        first = max(0, start - tiling.halo - rest) // tiling.align * tiling.align
-        last = min(length, -(-(stop + tiling.halo) // tiling.align) * tiling.align + rest)
+        first = max(0, start - tiling.halo) // tiling.align * tiling.align
+        last = min(length, -(-(stop + tiling.halo) // tiling.align) * tiling.align)
         centres = torch.arange(first, last, dtype=torch.float32) + 0.5
         weights = torch.ones(last - first)
         if start > 0:
@@ -146,22 +138,21 @@ class Tile:
 
 
 def tiles_by_strip(
-    frame: Frame, camera: CASSI, tiling: Tiling, whole: bool = False, mirrored: bool = False
+    frame: Frame, camera: CASSI, tiling: Tiling, whole: bool = False
 ) -> Iterator[list[Tile]]:
     """The tiles of a frame, those that share a strip together.
 
     A strip runs along the dispersion: tiles side by side for a prism that disperses along the
     width, tiles above each other for one along the height. `whole` strips are one tile each, for
-    backbones that contain the camera. `mirrored`: whether tiles are also
-    seen mirrored across the dispersion.
+    backbones that contain the camera.
     """
     if camera.axis == "width":
         columns = [_all(frame[1])] if whole else spans(frame[1], tiling)
-        for row in spans(frame[0], tiling, mirrored):
+        for row in spans(frame[0], tiling):
             yield [Tile(row, column) for column in columns]
     else:
         rows = [_all(frame[0])] if whole else spans(frame[0], tiling)
-        for column in spans(frame[1], tiling, mirrored):
+        for column in spans(frame[1], tiling):
             yield [Tile(row, column) for row in rows]
 
 
@@ -230,8 +221,6 @@ class FrameEstimate:
     """Lower quantile over the samples."""
     upper: Tensor | None = None
     """Upper quantile."""
-    disagreement: Tensor | None = None
-    """How far the answers of a mirror ensemble are apart (`models.network`)."""
     precision: str = "float32"
     """What the backbone computed in."""
 
@@ -307,7 +296,7 @@ class Engine:
         frames = [torch.zeros(camera.bands, *size, device=home) for _ in passes.outputs]
         tiling = self._tiling_for(samples if levels else 0, size, camera)
         whole = not self.model.can_tile_backbone
-        strips = list(tiles_by_strip(size, camera, tiling, whole, network.ensemble > 1))
+        strips = list(tiles_by_strip(size, camera, tiling, whole))
         total, done = sum(len(tiles) for tiles in strips), 0
         for tiles in strips:
             piece = passes.strip(tiles[0])
@@ -457,8 +446,7 @@ class Passes:
         """Results of a tile, by the names that `FrameEstimate` gives them."""
         spread = ("std",) if self.sampled else ()
         ends = () if self.levels is None else ("lower", "upper")
-        apart = ("disagreement",) if self.network.ensemble > 1 and self.noise is None else ()
-        return ("values", *spread, *ends, *apart)
+        return ("values", *spread, *ends)
 
     def strip(self, tile: Tile) -> Strip:
         """What the strip of `tile` shares, cut from the frame."""
@@ -470,27 +458,23 @@ class Passes:
     def run(self, piece: Strip, tile: Tile) -> list[Tensor]:
         """The results of a tile, each `(C, h, w)` float32, in the order of `outputs`."""
         if piece.planes is not None:
-            cube, apart = self._pass(piece.seen, piece.planes, tile)
-            return [cube] if apart is None else [cube, apart]
-        moments, between, kept = RunningMoments(), RunningMoments(), []
-        for cube, apart in self._samples(piece, tile):
+            return [self._pass(piece.seen, piece.planes, tile)]
+        moments, kept = RunningMoments(), []
+        for cube in self._samples(piece, tile):
             moments.add(cube)
-            if apart is not None:
-                between.add(apart)
             if self.levels is not None:
                 kept.append(cube.half())
         ends = [] if self.levels is None else quantiles(kept, self.levels)
         if ends:  # in half precision, or of few samples, the mean may lie beyond a quantile
             ends = [torch.minimum(ends[0], moments.mean), torch.maximum(ends[1], moments.mean)]
-        last = [between.mean] if between.count else []
-        return [moments.mean, moments.std, *ends, *last]
+        return [moments.mean, moments.std, *ends]
 
-    def _samples(self, piece: Strip, tile: Tile) -> Iterator[tuple[Tensor, Tensor | None]]:
+    def _samples(self, piece: Strip, tile: Tile) -> Iterator[Tensor]:
         """The cube of each sampled mask."""
         if piece.noise is not None:
             noises = (one.to(self.network.device) for one in torch.split(piece.noise, 1))
             for cubes in self.network.redrawn(piece.seen, noises):
-                yield cubes[0], None
+                yield cubes[0]
             return
         for mask in torch.split(piece.seen.mask, 1):
             seen = piece.seen._replace(mask=mask.to(self.network.device))
@@ -499,15 +483,13 @@ class Passes:
     def _planes(self, seen: Observation) -> Tensor:
         return network_input(self.network.model.inputs, *seen[:4])
 
-    def _pass(self, seen: Observation, planes: Tensor, tile: Tile) -> tuple[Tensor, Tensor | None]:
-        """The mean of the network's answers, and how far they are apart."""
+    def _pass(self, seen: Observation, planes: Tensor, tile: Tile) -> Tensor:
+        """The network's cube of a tile."""
         # Contiguous first: a cut is a view, and convolutions would copy it in a worse layout.
         given = cut(planes, tile, seen.camera).to(self.network.dtype)
         given = given.contiguous(memory_format=torch.channels_last)
         # A backbone that contains the camera is only ever given whole strips.
-        network = self.network
-        answers = run_ensemble(network.backbone, given, seen, network.ensemble)
-        return combined(answers[:, 0].float())
+        return run_backbone(self.network.backbone, given, seen)[0].float()
 
 
 def half_error(fast: FastReconstructor, exact: FastReconstructor, seen: Observation) -> float:

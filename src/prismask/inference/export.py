@@ -4,9 +4,9 @@
     exported.save("camera.onnx")          # for onnxruntime; .pt2 is a package of `torch.export`
 
 The graph maps `measurement (1, H, L)`, and `noise (1,)` for networks that want to know it, to
-`cube (1, C, H, W)`, all of float32. It is the whole network with the mean over its mirror ensemble,
-in the frame of the camera: rows and columns that the network wants exchanged are exchanged inside.
-All of the frame is worked on at once, without tiles.
+`cube (1, C, H, W)`, all of float32. It is the whole network, in the frame of the camera: rows and
+columns that the network wants exchanged are exchanged inside. All of the frame is worked on at
+once, without tiles.
 
 What stays outside. The measurement is in fractions of full scale and without its dark level, as
 `inference.inspection` makes it, and its bright parts lie where networks know them (`KNOWN_LEVELS`;
@@ -39,7 +39,7 @@ from prismask.inference.camera_match import View, adapter_for
 from prismask.inference.engine import mean_mask
 from prismask.inference.inspection import KNOWN_LEVELS, check_light
 from prismask.models.inputs import Observation, network_input
-from prismask.models.network import Reconstructor, combined, ensemble_size, run_ensemble
+from prismask.models.network import Reconstructor, run_backbone
 from prismask.optics.camera import CASSI, as_mask_batch, camera_attrs
 from prismask.scenes.atomic import write_beside
 
@@ -58,13 +58,11 @@ class FixedNetwork(nn.Module):
     mask_std: Tensor | None
     noise: Tensor | None
 
-    def __init__(
-        self, network: Reconstructor, seen: View, noise_std: float | None, size: int
-    ) -> None:
+    def __init__(self, network: Reconstructor, seen: View, noise_std: float | None) -> None:
         super().__init__()
         self.backbone, self.inputs = network.backbone, network.inputs
         shown = seen.shown
-        self.camera, self.turn, self.size = shown.camera, seen.turn, size
+        self.camera, self.turn = shown.camera, seen.turn
         self.wants_noise = network.wants_noise and noise_std is None
         self.register_buffer("mask", mean_mask(network.posterior, shown.mask))
         self.register_buffer("mask_std", shown.mask_std)
@@ -77,8 +75,7 @@ class FixedNetwork(nn.Module):
         shot = self.turn.there(measurement)
         planes = network_input(self.inputs, shot, self.mask, self.camera, noise)
         seen = Observation(shot, self.mask, self.camera, noise, self.mask_std)
-        answers = run_ensemble(self.backbone, planes, seen, self.size)
-        return self.turn.back(combined(answers)[0])
+        return self.turn.back(run_backbone(self.backbone, planes, seen))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,8 +120,7 @@ class Exported:
                 "bands and pixels of its own, and an exported graph has no such resampling. Take "
                 "a network that sees every camera as it is, such as lumen.m2m."
             )
-        size = ensemble_size(network.record)
-        fixed = FixedNetwork(network, seen, noise_std, size).eval().requires_grad_(False)
+        fixed = FixedNetwork(network, seen, noise_std).eval().requires_grad_(False)
         facts = _facts(network, camera, frame, stated, noise_std)
         return cls(fixed, frame, facts)
 
@@ -242,5 +238,4 @@ def _facts(
         "bright_parts": list(known),
         "noise_std": "an input" if noise_std is None and network.wants_noise else noise_std,
         "mask_std": "estimated" if mask_std is None else float(mask_std.square().mean().sqrt()),
-        "mirror_ensemble": ensemble_size(record),
     }

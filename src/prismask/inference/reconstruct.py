@@ -552,7 +552,7 @@ RESIDUAL_WARNING_RATIO = 3.0
 USUALLY_UNEXPLAINED = 0.04
 """Share of the snapshot's rms below which a residual is what networks leave of any scene: of 77
 validation snapshots with right masks, without noise and with up to 5 %, 98 % left less than 0.035
-beyond the noise (`prismask calibrate srn-looks.m2m`)."""
+beyond the noise (the fit of an earlier network, `prismask calibrate`)."""
 
 
 @dataclass(frozen=True)

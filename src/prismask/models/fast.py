@@ -25,10 +25,8 @@ from prismask.models.inputs import UNKNOWN, Noise, Observation, network_input
 from prismask.models.network import (
     Reconstructor,
     SnapshotBackbone,
-    combined,
-    ensemble_size,
     last_stage,
-    run_ensemble,
+    run_backbone,
     works_from_snapshot,
 )
 from prismask.optics.camera import CASSI, as_mask_batch
@@ -67,7 +65,6 @@ class FastReconstructor:
             backbone = backbone.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.backbone = backbone
         self.record: dict[str, Any] = self.model.record
-        self.ensemble = ensemble_size(self.record)
         self._replayed = Replayed()
 
     @torch.inference_mode()
@@ -79,28 +76,17 @@ class FastReconstructor:
         noise: Noise = None,
         mask_std: Tensor | None = None,
     ) -> Tensor:
-        """`measurement (B, H, L)` → cube `(B, C, H, W)`, float32: the mean of all answers."""
+        """`measurement (B, H, L)` → cube `(B, C, H, W)`, float32."""
         seen = Observation(measurement, mask, camera, noise, mask_std)
         return self.reconstruct(self._with_mean_mask(seen))
 
     @torch.inference_mode()
-    def once(self, seen: Observation) -> Tensor:
-        """The first answer alone, for work in which many cubes are made and thrown away."""
-        return self.answers(self._with_mean_mask(seen), ensemble=1)[0]
-
-    @torch.inference_mode()
     def reconstruct(self, seen: Observation) -> Tensor:
         """f_θ(y, m') for exactly this mask."""
-        return combined(self.answers(seen))[0]
-
-    @torch.inference_mode()
-    def answers(self, seen: Observation, ensemble: int | None = None) -> Tensor:
-        """Every answer for exactly this mask, `(ensemble, B, C, H, W)`; ensemble: None for all."""
-        size = ensemble or self.ensemble
         planes = network_input(self.model.inputs, *seen[:4])
         planes = planes.to(self.dtype, memory_format=torch.channels_last)
-        run = partial(_run, self.backbone, seen.camera, size)
-        return self._replayed(run, (seen.camera, size), planes, *self._tensors(seen)).float()
+        run = partial(_run, self.backbone, seen.camera)
+        return self._replayed(run, seen.camera, planes, *self._tensors(seen)).float()
 
     def redrawn(self, seen: Observation, noises: Iterable[Tensor]) -> Iterator[Tensor]:
         """A cube for each mask drawn around the given one (`SnapshotBackbone.redrawn`)."""
@@ -111,7 +97,7 @@ class FastReconstructor:
     def before_projection(self, seen: Observation) -> Tensor:
         """As `Reconstructor.before_projection`, with the posterior's mean mask."""
         if not works_from_snapshot(self.backbone):
-            return self.once(seen)
+            return self.reconstruct(self._with_mean_mask(seen))
         run = partial(_last_stage, self.backbone, seen.camera)
         given = self._tensors(self._with_mean_mask(seen))
         return self._replayed(run, (seen.camera, "last stage"), *given).float()
@@ -144,10 +130,10 @@ def _last_stage(
 
 
 def _run(
-    backbone: nn.Module, camera: CASSI, size: int, planes: Tensor,
+    backbone: nn.Module, camera: CASSI, planes: Tensor,
     measurement: Tensor, mask: Tensor, *facts: Tensor,
 ) -> Tensor:  # fmt: skip
-    return run_ensemble(backbone, planes, Observation(measurement, mask, camera, *facts), size)
+    return run_backbone(backbone, planes, Observation(measurement, mask, camera, *facts))
 
 
 log = logging.getLogger(__name__)

@@ -1,29 +1,19 @@
-"""The reconstruction network: a backbone, the mask posterior around it, and its mirror ensemble.
+"""The reconstruction network: a backbone, and the mask posterior around it.
 
 There are three kinds of backbone. Most map input planes to a cube. One that sets `wants_physics`
 is also given the measurement, the mask and the camera. One that sets `works_from_snapshot` has no
 input planes at all: it is called as `SnapshotBackbone` says and serves any band count.
-
-A mirror ensemble is a network run on a snapshot and on its mirror image. A snapshot mirrored across
-the dispersion is the snapshot of the mirrored scene through the mirrored mask: the camera is the
-same. Networks do not know that. Run on both, their two cubes differ, and
-
-- their mean is closer to the truth than either, for twice the time;
-- how much they differ says where neither should be trusted (`inference.intervals.evidence`).
-
-The record of some weights says in `mirror_ensemble` how many members they are to have: 1 or 2.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 
-from prismask.errors import ConfigError, ShapeError
+from prismask.errors import ShapeError
 from prismask.models.inputs import Noise, Observation, network_input
 from prismask.models.posterior import MaskPosterior
 from prismask.optics.camera import CASSI, as_mask_batch
@@ -136,7 +126,7 @@ class Reconstructor(nn.Module):
         noise: Noise = None,
         mask_std: Tensor | None = None,
     ) -> Tensor:
-        """One deterministic pass with the posterior's mean mask; a mirror ensemble has several."""
+        """One deterministic pass with the posterior's mean mask."""
         if camera.bands != self.bands and not works_from_snapshot(self.backbone):
             raise ShapeError(
                 f"this network was built for {self.bands} bands, the camera has {camera.bands}. "
@@ -209,39 +199,3 @@ def run_backbone(backbone: nn.Module, planes: Tensor, seen: Observation) -> Tens
         return cast("SnapshotBackbone", backbone)(*seen)
     cube: Tensor = backbone(planes, *(seen[:3] if wants_physics(backbone) else ()))
     return cube
-
-
-SIZES = (1, 2)
-"""As it is; also mirrored across the dispersion."""
-KEY, OLD_KEY = "mirror_ensemble", "ways"
-"""The number in a record, and what weights of the first versions call it."""
-
-
-def ensemble_size(record: Mapping[str, Any]) -> int:
-    """How many members the mirror ensemble of a record's weights has."""
-    size = record.get(KEY, record.get(OLD_KEY, 1))
-    if isinstance(size, bool) or size not in SIZES:
-        raise ConfigError(
-            f"{KEY} = {size!r}: a network is run once (1), or also on the mirrored snapshot (2)."
-        )
-    return int(size)
-
-
-def run_ensemble(backbone: nn.Module, planes: Tensor, seen: Observation, size: int) -> Tensor:
-    """Every answer of a backbone to its input `planes (B, K, H, W)`: `(size, B, C, H, W)`."""
-    answers = [run_backbone(backbone, planes, seen)]
-    if size > 1:
-        across = -2 if seen.camera.axis == "width" else -1
-        # The planes of the mirrored snapshot are the mirrored planes: nothing in them looks across.
-        mirrored = seen.with_images(lambda image: image.flip(across))
-        answers.append(run_backbone(backbone, planes.flip(across), mirrored).flip(across))
-    return torch.stack(answers) if size > 1 else answers[0][None]
-
-
-def combined(answers: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Mean and standard deviation over `(size, …)`; no deviation where there is one answer."""
-    if len(answers) == 1:
-        return answers[0], None
-    first, second = answers
-    # What `std` says of two numbers, in a tenth of its time on a CPU.
-    return answers.mean(0), (first - second).abs() * math.sqrt(0.5)

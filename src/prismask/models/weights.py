@@ -34,7 +34,7 @@ from torch.nn import functional as F
 
 from prismask.checks import nearest
 from prismask.errors import ConfigError, DataMissingError, PrismaskError, WeightsError
-from prismask.models.network import Reconstructor, ensemble_size
+from prismask.models.network import Reconstructor
 from prismask.models.registry import WITHOUT_PLANES, backbone, from_record, list_models
 from prismask.optics.camera import CASSI
 from prismask.optics.shear import offsets_from_step
@@ -259,7 +259,6 @@ def _check_facts(record: dict[str, Any], path: Path) -> None:
         if camera.extent > LONGEST_SPECTRUM_PX:
             raise ConfigError(f"its camera spreads the spectrum over {camera.extent} pixels.")
         trained_variation(record)
-        ensemble_size(record)
         level = float(record.get("input_level", 1.0))
         if not 0 < level < math.inf:
             raise ConfigError(f"input_level is {level:g}; it is a number above 0.")

@@ -5,7 +5,7 @@ mask may be wrong. Its cube is the best that a larger network makes of these; th
 what no network could know. It is computed in the step itself, on the student's own crops, so there
 are as many lessons as there are crops, and nothing is stored.
 
-A teacher is run once, without its mirror ensemble and without gradients, on CUDA in half precision.
+A teacher is run without gradients, on CUDA in half precision.
 """
 
 from __future__ import annotations

@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from prismask.apps.cli import app as cli
+from prismask.models.registry import create_model
+from prismask.models.weights import save_weights
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.faults import Shift
@@ -27,6 +29,8 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     mask = fabricate_mask(SIZE, numbers, random_aperture(numbers))[None, None]
     np.save("mask.npy", mask[0, 0].numpy())
     moved = Shift(rows=0.4, columns=0.5).apply(mask)
+    planes = create_model("srn", seed=0, width=8, blocks=1)
+    save_weights(planes, tmp_path / "planes.safetensors", {"name": "planes"})
     (tmp_path / "shots").mkdir()
     for number in range(2):
         scene = torch.tensor(demo_scene(SIZE, seed=number).values)[None]
@@ -59,7 +63,7 @@ def test_a_camera_is_checked_refined_and_drawn(
         ("refine shots --mask mask.npy -o out.npy", "a .npy file holds no mask_std"),
         ("refine shots --mask mask.npy -o out.nc --rounds=-1", "rounds is -1"),
         ("check shots --mask mask.npy --most 0", "--most is 0"),
-        ("check shots --mask mask.npy --model srn-looks.m2m", "how far a mask may be wrong"),
+        ("check shots --mask mask.npy --model planes.safetensors", "how far a mask may be wrong"),
     ],
 )
 def test_wrong_input_is_one_sentence(

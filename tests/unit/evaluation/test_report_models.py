@@ -78,10 +78,10 @@ def test_a_missing_ablation_is_told_once_and_only_where_there_is_none(tmp_path: 
 
 
 def test_training_time_is_that_of_the_same_weights(tmp_path: Path) -> None:
-    source = evaluation(tmp_path, {"mine": ("srn", "gst"), "asked twice": ("srn", "none")})
+    source = evaluation(tmp_path, {"mine": ("srn", "gst"), "learning": ("srn", "none")})
     source.record["models"]["mine"]["identity"] = "aaaa"
-    source.record["models"]["asked twice"]["identity"] = "bbbb, asked 2 ways"
-    source.record["costs"] = {"mine": {}, "asked twice": {}}
+    source.record["models"]["learning"]["identity"] = "bbbb, learning for 2 steps"
+    source.record["costs"] = {"mine": {}, "learning": {}}
     facts = {"training_device": "one machine"}
     models = {
         "mine": {**facts, "identity": "cccc", "training_seconds": 600.0},
@@ -91,4 +91,4 @@ def test_training_time_is_that_of_the_same_weights(tmp_path: Path) -> None:
     found = Sources(evaluations=[source], analyses=[analysis])
     rows = by_model(table(found, "Complexity").rows)
     assert rows["mine"][3] == "–", "another network has this label in the analysis"
-    assert rows["asked twice"][3] == "12 min, one machine"
+    assert rows["learning"][3] == "12 min, one machine"

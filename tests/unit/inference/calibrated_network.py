@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from prismask.inference.engine import Engine
-from prismask.inference.intervals.evidence import DISAGREEMENT
 from prismask.inference.intervals.learned import LEVELS, Factors, LearnedInterval, WidthHead
 from prismask.models.network import Reconstructor
 from prismask.models.registry import create_model
@@ -47,21 +46,16 @@ def engine_of(model: Reconstructor) -> Engine:
     return Engine(model, torch.device("cpu"), "float32")
 
 
-def even_interval(
-    reach: float = 0.05, classes: dict[str, float] | None = None, *, mirrored: bool = False
-) -> LearnedInterval:
+def even_interval(reach: float = 0.05, classes: dict[str, float] | None = None) -> LearnedInterval:
     """One that reaches as far everywhere, e^0.2 times further at each level.
 
-    classes: how many times as far for classes of snapshots; mirrored: of a mirror ensemble, twice
-    as far where its answers are e times as far apart.
+    classes: how many times as far for classes of snapshots.
     """
     bias = torch.full((2, len(LEVELS)), math.log(math.expm1(0.2)))
     bias[:, 0] = math.log(reach)
     weight = torch.zeros(2, len(LEVELS), 1)
-    weight[:, 0] = math.log(2) if mirrored else 0.0
-    names = (DISAGREEMENT if mirrored else "value",)
     layer = (weight.flatten(0, 1), bias.flatten())
-    head = WidthHead(names, LEVELS, torch.zeros(1), torch.ones(1), (layer,))
+    head = WidthHead(("value",), LEVELS, torch.zeros(1), torch.ones(1), (layer,))
     factors = {
         name: Factors(dict.fromkeys(LEVELS, times)) for name, times in (classes or {}).items()
     }

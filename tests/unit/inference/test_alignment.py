@@ -362,7 +362,6 @@ def test_reconstruct_uses_it_and_says_so(scene: Cube) -> None:
         (CASSI.from_step(28, -2.0, "height"), {}),
         (CAMERA, {"method": "gap-tv", "iterations": 2}),
         (CAMERA, {"model": "lumen.m2m"}),
-        (CAMERA, {"model": "srn-looks.m2m"}),
     ],
 )
 def test_the_default_network_finds_the_pose_whoever_makes_the_cube(

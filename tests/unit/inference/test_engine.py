@@ -106,36 +106,6 @@ def test_samples_are_passes_with_drawn_masks(
     assert float((found.upper - torch.tensor(high)).abs().max()) < 0.02 * scale
 
 
-@pytest.mark.parametrize("samples", [0, 3])
-def test_a_network_asked_twice_says_how_far_its_answers_are_apart(
-    model: Reconstructor, shot: tuple[Tensor, Tensor], samples: int
-) -> None:
-    """In tiles, and with samples in the mean over them."""
-    measurement, mask = shot
-    model.record["mirror_ensemble"] = 2
-    engine = Engine(model, CPU, "float32", SMALL)
-    levels = (0.1, 0.9) if samples else None
-    found = engine.run(
-        Observation(measurement[None], mask, CAMERA), samples=samples, seed=5, levels=levels
-    )
-    drawn = draw_masks(model.posterior, mask, samples, 5) if samples else None
-    masks = mean_mask(model.posterior, mask) if drawn is None else drawn
-    with torch.no_grad():
-        one = torch.cat(
-            [model.reconstruct(Observation(measurement[None], m[None], CAMERA)) for m in masks]
-        )
-        flipped = (measurement.flip(-2)[None], masks.flip(-2))
-        other = torch.cat(
-            [model.reconstruct(Observation(flipped[0], m[None], CAMERA)) for m in flipped[1]]
-        )
-    answers = torch.stack([one, other.flip(-2)])
-    assert torch.allclose(found.values, answers.mean((0, 1)), atol=1e-4)
-    assert found.disagreement is not None
-    assert torch.allclose(found.disagreement, answers.std(0).mean(0), atol=1e-4)
-    assert (found.std is None) == (samples == 0)
-    assert (found.lower is None) == (samples == 0)
-
-
 def test_one_seed_one_result(model: Reconstructor, shot: tuple[Tensor, Tensor]) -> None:
     engine = Engine(model, CPU, "float32", SMALL)
     one, same, other = (

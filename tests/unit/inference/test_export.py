@@ -34,13 +34,13 @@ with_onnx = pytest.mark.skipif(
 
 
 def srn(**more: Any) -> Reconstructor:
-    """A tiny SRN that is also told the noise and asked twice."""
+    """A tiny SRN that is also told the noise."""
     inputs = ("backprojection", "normalised", "mask", "noise")
     model = create_model(
         "srn", bands=6, seed=3, width=8, blocks=1, inputs=inputs, mask_posterior="gst",
         posterior_options={"prior_mean": 0.006},
     )  # fmt: skip
-    model.record |= {**trained_with(NOMINAL), "mirror_ensemble": 2, "name": "srn.small", **more}
+    model.record |= {**trained_with(NOMINAL), "name": "srn.small", **more}
     return model.eval().requires_grad_(False)
 
 
@@ -103,7 +103,7 @@ def test_onnxruntime_gives_what_reconstruct_gives(camera: str, tmp_path: Path) -
 
 
 @with_onnx
-def test_an_ensemble_runs_in_onnxruntime(tmp_path: Path) -> None:
+def test_a_network_of_planes_runs_in_onnxruntime(tmp_path: Path) -> None:
     model, path = srn(), tmp_path / "net.onnx"
     shot, mask = snapshots(NOMINAL)
     Exported.of(model, mask, NOMINAL).save(path)

@@ -81,7 +81,7 @@ def test_doubts_are_warnings_in_the_words_of_python(shot: Measurement, mask: Mas
         ("(--adapt 60 learns it)", "(adapt=60 learns it)"),
         ("Give --dark 0 to keep it.", "Give dark=0 to keep it."),
         ("compare with --method gap-tv.", "compare with method='gap-tv'."),
-        ("Give --model srn-looks.m2m to", "Give model='srn-looks.m2m' to"),
+        ("Give --model lumen.m2m to", "Give model='lumen.m2m' to"),
         ("with --wavelengths, or", "with wavelengths, or"),
         ("say so: --bands 24.", "say so: bands=24 of the camera."),
         ("`prismask calibrate --out new` fits", "`prismask calibrate --out new` fits"),

@@ -42,7 +42,7 @@ FAULTS = {
 @pytest.fixture(scope="module")
 def network() -> Reconstructor:
     """What ships, with an interval that reaches 1.7 times as far where a mask is doubted."""
-    model = load_model("srn-looks.m2m")
+    model = load_model("lumen.m2m")
     model.record = {**model.record, "interval": interval_record(0.05, {INCONSISTENT_MASKS: WIDER})}
     return model
 
@@ -119,7 +119,7 @@ def test_turned_by_ninety_degrees_it_is_the_same(network: Reconstructor) -> None
 def test_nobody_asks_behind_another_camera_or_without_an_interval(network: Reconstructor) -> None:
     other = CASSI.from_step(28, 1.6)
     assert "mask_inconsistent" not in made(network, shot(3, camera=other), camera=other).attrs
-    plain = load_model("srn-looks.m2m")
+    plain = load_model("lumen.m2m")
     plain.record = {key: value for key, value in plain.record.items() if key != "interval"}
     assert "mask_inconsistent" not in made(plain, shot(3)).attrs
 

@@ -17,7 +17,7 @@ from calibrated_network import BANDS, CAMERA, bare_network, calibrated_network
 from prismask.errors import ConfigError, WeightsError
 from prismask.evaluation.figures.cubes import scene_coverage_figure
 from prismask.inference.inspection import prepare
-from prismask.inference.intervals.evidence import FACTS, Evidence, feature_names, missing_light
+from prismask.inference.intervals.evidence import FACTS, VALUES, Evidence, missing_light
 from prismask.inference.intervals.learn import (
     Fitted,
     LeftOut,
@@ -48,7 +48,7 @@ from prismask.scenes.formats.files import save
 from prismask.scenes.records import Cube, Mask, Measurement
 from prismask.scenes.synthetic.demo import random_scene
 
-NAMES = feature_names(False)
+NAMES = VALUES
 SCENES = 6
 
 
@@ -68,7 +68,7 @@ def toy_rows(seed: int, snapshots: int = 24, each: int = 1500, hidden: float = 0
         place = draw.uniform(0, 1, each).astype(np.float32)
         made.append(
             Rows(
-                features, error, value, value + error, place, np.zeros(each, dtype=bool), NAMES,
+                features, error, value, value + error, place, np.zeros(each, dtype=bool),
                 f"scene{scene}", "smooth", "right", 0.0, float("nan"), False,
                 (0.01, 1.0, 0.01, 0.1, 0.0, 0.0, 0.0), 0.05, 0.1,
             )
@@ -229,7 +229,7 @@ def test_of_several_classes_the_widest_counts(fitted: Fitted) -> None:
 
 def test_levels_that_were_not_fitted(fitted: Fitted) -> None:
     with pytest.raises(ConfigError, match="there are 50 %, 80 %, 90 %, 95 %"):
-        fitted.interval.check(0.85, mirrored=False)
+        fitted.interval.place(0.85)
 
 
 def test_one_scene_is_not_enough() -> None:
@@ -279,7 +279,7 @@ def test_turned_by_ninety_degrees_it_is_the_same() -> None:
     one = evidence()
     other = evidence(camera=CASSI.from_step(BANDS, axis="height"))
     for first, second in zip(one.features(), other.features(), strict=True):
-        assert first.shape[0] == len(one.names)
+        assert first.shape[0] == len(VALUES)
         torch.testing.assert_close(first, second.mT, rtol=1e-3, atol=2e-3)
 
 
@@ -352,7 +352,7 @@ def network(studio: Studio, tmp_path_factory: pytest.TempPathFactory) -> Reconst
 def test_a_network_from_the_snapshot_behind_other_cameras_too(
     studio: Studio, tmp_path: Path
 ) -> None:
-    """One that is told noise and mask errors, has no mirror ensemble and serves any band count."""
+    """One that is told noise and mask errors, and serves any band count."""
     model = create_model(
         "lumen", bands=BANDS, mask_posterior="none", seed=0, width=8, stages=2, cosines=8
     ).eval()
@@ -362,7 +362,6 @@ def test_a_network_from_the_snapshot_behind_other_cameras_too(
     rows = collect(method, mixed, 6, tmp_path)
     assert {one.other_camera for one in rows} == {True, False}
     record, _, _ = fit_record(rows, mixed, steps=20)
-    assert "disagreement" not in record["learned"]["head"]["names"]
     model.record["interval"] = record
     shot = next(s for s in map(mixed.shoot, range(20)) if s.is_other)
     (snapshot,) = prepare(shot.signal[None], shot.mask, shot.camera).snapshots()

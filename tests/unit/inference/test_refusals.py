@@ -43,14 +43,12 @@ def shot(mask: Mask) -> Measurement:
     return simulate(random_scene(1, SIZE, GRID), mask, CAMERA, scale=1.0)
 
 
-def _network(
-    posterior: str = "fixed", ensemble: int = 1, calibrated: bool = False
-) -> Reconstructor:
+def _network(posterior: str = "fixed", calibrated: bool = False) -> Reconstructor:
     """An untrained network."""
     model = create_model("srn", bands=BANDS, mask_posterior=posterior, seed=3, width=8, blocks=1)
-    model.record |= {"name": "untrained", "step_px": 2.0, "mirror_ensemble": ensemble}
+    model.record |= {"name": "untrained", "step_px": 2.0}
     if calibrated:
-        model.record["interval"] = interval_record(mirrored=ensemble > 1)
+        model.record["interval"] = interval_record()
     return model.eval()
 
 
@@ -121,15 +119,6 @@ def test_a_level_that_is_not_stored_is_refused_first(shot: Measurement, mask: Ma
         Reconstruction(Options(level=0.85), model)
     # Quantiles of samples have any level.
     Reconstruction(Options(level=0.85, samples=4), _network())
-
-
-@pytest.mark.usefixtures("idle")
-def test_an_interval_for_a_mirror_ensemble(shot: Measurement, mask: Mask) -> None:
-    model = _network(ensemble=2, calibrated=True)
-    Reconstruction(Options(), model)
-    model.record["mirror_ensemble"] = 1
-    with pytest.raises(ConfigError, match=r"fitted to a mirror ensemble.*calibrate again"):
-        reconstruct(shot, mask, model=model)
 
 
 def test_an_interval_says_that_it_is_of_single_passes(shot: Measurement, mask: Mask) -> None:

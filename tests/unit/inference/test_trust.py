@@ -133,7 +133,7 @@ def toy_rows(seed: int, count: int = 60) -> list[Rows]:
         flat = np.zeros(4, dtype=np.float32)
         made.append(
             Rows(
-                np.zeros((4, 1), dtype=np.float32), flat, flat, flat, flat, flat > 0, ("value",),
+                np.zeros((4, 1), dtype=np.float32), flat, flat, flat, flat, flat > 0,
                 f"scene{number % 5}", "lamp" if hard else "smooth",
                 "structured spectra" if hard else "right", 0.0, float("nan"), False,
                 tuple(values[name] for name in FACTS),
@@ -255,7 +255,7 @@ def estimate(verdict: Verdict) -> Estimate:
     truth = torch.tensor(random_scene(0, (32, 40), np.linspace(450.0, 650.0, 4)).values)
     mask = fabricate_mask((32, 40), seeded(0))[None, None]
     values = torch.zeros_like(truth)
-    known = Evidence(values, eye.forward(truth[None], mask)[0], mask, eye, 0.0, 1.0, None)
+    known = Evidence(values, eye.forward(truth[None], mask)[0], mask, eye, 0.0, 1.0)
     ends = np.full(values.shape, 0.05, dtype=np.float32)
     attrs = {"method": "network", "model": "mine", "interval": "90 %, calibrated"}
     return Estimate(values.numpy(), None, -ends, ends, attrs, (), known, verdict)
@@ -265,7 +265,7 @@ def test_the_default_takes_the_solver_and_says_so() -> None:
     poor = rule().verdict(facts(unexplained=0.3), 0.2, None)
     free, asked = (
         Choice(Options(), torch.device("cpu")),
-        Choice(Options(model="srn-looks.m2m"), torch.device("cpu")),
+        Choice(Options(model="lumen.m2m"), torch.device("cpu")),
     )
     made = estimate(poor)
     assert asked.settle(made, Options()) is made

@@ -14,7 +14,7 @@ from prismask.models.weights import FOLDER, load_model, shipped
 from prismask.optics.camera import CASSI
 
 CARDS = Path(__file__).resolve().parents[3] / "docs" / "models.md"
-CALIBRATED = ["lumen.m2m", "srn-looks.m2m"]
+CALIBRATED = ["lumen.m2m"]
 NAMES = [path.name.removesuffix(".safetensors") for path in sorted(FOLDER.glob("*.safetensors"))]
 
 

@@ -50,7 +50,6 @@ def calibrate(
     noise_std: float = 0.05,
     wrong: float = 0.25,
     other: float = 0.25,
-    mirror_ensemble: int | None = None,
     seed: int = 0,
     device: str = "auto",
     cache: Path | None = None,
@@ -93,10 +92,6 @@ def calibrate(
     other
         Share of the snapshots from other cameras than that of the training; 0: none, and the
         interval will be too narrow for such cameras.
-    mirror_ensemble
-        Members of the network's mirror ensemble, from now on: 1, or 2 (also run on the snapshot
-        mirrored across the dispersion: the mean of both is better, and where they differ the error
-        bars grow). [default: from the weights]
     seed
         Seed of all random choices.
     device
@@ -112,7 +107,6 @@ def calibrate(
     from prismask.inference.methods.registry import network_method
     from prismask.inference.options import Options
     from prismask.models.machine import choose_device
-    from prismask.models.network import KEY, OLD_KEY, ensemble_size
     from prismask.models.weights import find_weights, load_model
     from prismask.scenes.atomic import check_output, refuse_read
 
@@ -126,9 +120,6 @@ def calibrate(
     check_output(out, overwrite)
     refuse_read([out], find_weights(weights))
     model = load_model(weights)
-    if mirror_ensemble is not None:
-        model.record[KEY] = ensemble_size({KEY: mirror_ensemble})
-        model.record.pop(OLD_KEY, None)
     cameras = CAMERAS if other else 0
     studio, about = studio_for(data, model.record, plan, cameras)
     method = network_method(model, choose_device(device), Options())

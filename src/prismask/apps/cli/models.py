@@ -75,7 +75,6 @@ INTERVALS = ("learned",)
 
 
 def _facts(one: Shipped) -> dict[str, Any]:
-    from prismask.models.network import ensemble_size
     from prismask.models.weights import serves_any_camera
 
     stored = one.record.get("interval") or {}
@@ -86,7 +85,6 @@ def _facts(one: Shipped) -> dict[str, Any]:
         "bands": one.record["bands"],
         "any_camera": serves_any_camera(one.record),
         "posterior": one.record["posterior"]["kind"],
-        "mirror_ensemble": ensemble_size(one.record),
         "megabytes": round(Path(one.path).stat().st_size / 1e6, 2),
         "kaist": one.record.get("kaist"),
         "interval": sorted(kind for kind in stored if kind in INTERVALS),
@@ -158,7 +156,6 @@ def _weights_line(one: dict[str, Any]) -> str:
     parts = [
         f"{one['backbone']}, {'any camera' if one['any_camera'] else str(one['bands']) + ' bands'}",
         f"posterior {one['posterior']}",
-        *(["mirror ensemble"] if one["mirror_ensemble"] > 1 else []),
         f"{one['megabytes']:g} MB",
         *_score_parts(one["kaist"]),
         f"interval: {', '.join(one['interval']) or 'none'}",

@@ -159,8 +159,6 @@ def _check_interval(
     if interval is None:
         return
     evidence = network.evidence(seen, probed=False)
-    if interval.wants_mirror_ensemble and evidence.disagreement is None:
-        return
     interval = interval.for_classes(classes_of(network.adapter(seen.camera), None))
     error = evidence.values - scene.truth.cpu()
     widths = {}

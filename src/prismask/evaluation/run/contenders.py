@@ -2,10 +2,9 @@
 
 A contender is named as
 
-    srn-looks.m2m                     weights that come with the package
-    srn-looks.m2m:adapt=60            the same, learning every scene first for 60 steps
-    srn-looks.m2m:align=true          the same, finding the pose of every mask first
-    srn-looks.m2m:mirror_ensemble=1   the same, without its mirror ensemble
+    lumen.m2m                         weights that come with the package
+    lumen.m2m:adapt=60                the same, learning every scene first for 60 steps
+    lumen.m2m:align=true              the same, finding the pose of every mask first
     runs/mine/weights.safetensors     a weights file, or the run folder that holds one
     srn  or  srn:mask_posterior=gst   a network with fresh, seeded weights
     gap-tv  or  gap-tv:iterations=30  a solver, or a registered method (`methods.registry`)
@@ -37,7 +36,6 @@ from prismask.inference.methods.registry import (
     list_methods,
 )
 from prismask.inference.options import DEFAULTS, MaskStd, Options
-from prismask.models.network import KEY, ensemble_size
 from prismask.models.registry import create_model, list_models
 from prismask.models.weights import load_weights, read_record, shipped, tensors_hash
 from prismask.solvers import create_solver, list_solvers
@@ -163,16 +161,14 @@ def build_contender(entry: Entry, bands: int, seed: int, options: Options = DEFA
         options = replace(options, adapt=0)
     if "uncertain_mask" not in able:
         options = replace(options, mask_std=None)
-    identity += "".join(f", {text}" for text in _extras(model, options))
+    identity += "".join(f", {text}" for text in _extras(options))
     return Contender(entry.label, entry.kind, model, identity, entry.record, options, able)
 
 
 def _load(entry: Entry, bands: int, seed: int) -> tuple[Any, str]:
     """The model of an entry, and what makes it the same one in a later run."""
     if entry.kind == "weights":
-        network = load_weights(entry.what)
-        network.record[KEY] = ensemble_size({**network.record, **entry.options})
-        return network, str(entry.record["sha256"])
+        return load_weights(entry.what), str(entry.record["sha256"])
     if entry.kind == "untrained":
         fresh = create_model(entry.what, bands=bands, seed=seed, **entry.options).eval()
         return fresh, tensors_hash(fresh.state_dict())
@@ -184,13 +180,9 @@ def _load(entry: Entry, bands: int, seed: int) -> tuple[Any, str]:
     return entry.what, function_identity(entry.what)
 
 
-def _extras(model: Any, options: Options) -> list[str]:
+def _extras(options: Options) -> list[str]:
     """What a contender does besides a single pass, for its identity."""
     found = []
-    size = ensemble_size(getattr(model, "record", {}))
-    if size > 1:
-        # In the words of the runs that are on disk, which go on only as the same contender.
-        found.append(f"asked {size} ways")
     if options.adapt:
         found.append(f"learning for {options.adapt} steps")
     if options.align:
@@ -251,17 +243,16 @@ def _entry(model: Any, label: str | None) -> Entry:
 
 def _check_trained(options: Mapping[str, Any], model: str) -> None:
     steps, align = options.get("adapt", 0), options.get("align", False)
-    known = not set(options) - {*OF_WEIGHTS, KEY}
+    known = not set(options) - set(OF_WEIGHTS)
     stated = options.get("mask_std", 0.0)
     numbers = type(steps) is int and steps >= 0 and type(stated) in (int, float)
     if not known or not numbers or type(align) is not bool:
         raise ConfigError(
             f"{model}: trained weights take the options adapt=STEPS, how long they learn a scene, "
-            "align=true, to find the pose of the mask first, mask_std=NUMBER, how far the "
-            f"mask may be wrong, for networks that use it, and {KEY}=1 or 2."
+            "align=true, to find the pose of the mask first, and mask_std=NUMBER, how far the "
+            "mask may be wrong, for networks that use it."
         )
     MaskStd.of(stated)
-    ensemble_size(options)
 
 
 def _options(text: str, model: str) -> dict[str, Any]:

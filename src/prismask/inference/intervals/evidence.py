@@ -17,7 +17,6 @@ otherwise:
     light               share of the bands that reach the sensor pixel: little at the dark ends
     noise               of the snapshot, in the units of the cube
     place               position in the spectrum, as cosines
-    disagreement        of a mirror ensemble, where the network is one
     probe, other_camera what the probe of the mask gained, and whether the camera is not the
                         training's
 
@@ -68,8 +67,6 @@ LEAST_NOISE = 0.01
 """Noise that it is given at least, of the snapshot's rms."""
 LEAST_LIGHT = 0.1
 """Throughput by which a residual is divided at least; at the ends of the dispersion it is 0."""
-DISAGREEMENT = "disagreement"
-"""The feature that only some estimates have."""
 VALUES = (
     "value", "brightness", "gradient", "step", "bend", "residual", "far", "far_gradient",
     "far_apart", "reference_above", "reference_below", "reference_bend", "light", "noise",
@@ -97,8 +94,6 @@ class Evidence:
     """Of the snapshot."""
     brightness: float
     """Of the snapshot: how bright white would be."""
-    disagreement: Tensor | None = None
-    """How far the answers of a mirror ensemble are apart, `(C, H, W)`."""
     probe_gain: float | None = None
     """Of the mask's probe (`alignment.probe`); None: it was not probed."""
     mismatch: float = 1.0
@@ -110,11 +105,6 @@ class Evidence:
     def level(self) -> float:
         """The unit of all features: the snapshot's brightness, or 1 where it is dark."""
         return self.brightness if self.brightness > 0 else 1.0
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the features, in their order."""
-        return feature_names(self.disagreement is not None)
 
     @cached_property
     def residual(self) -> Tensor:
@@ -179,7 +169,7 @@ class Evidence:
         }
 
     def features(self) -> Iterator[Tensor]:
-        """The features `(K, H, W)` of each band, in the order of `names`."""
+        """The features `(K, H, W)` of each band, in the order of `VALUES`."""
         light = throughput(self.mask, self.camera)
         left = self.camera.unshear((self.residual.abs() / light.clamp_min(LEAST_LIGHT))[None])[0]
         lit = self.camera.unshear(light[None])[0] / light.max().clamp_min(1e-12)
@@ -193,7 +183,6 @@ class Evidence:
             near = [
                 values.abs(), _gradient(values), steps[band].abs(), bent[band].abs(), left[band],
                 apart.clamp_min(0), (-apart).clamp_min(0), refined[band].abs(),
-                *([] if self.disagreement is None else [self.disagreement[band]]),
             ]  # fmt: skip
             pooled = _average(torch.stack(near) / self.level, NEAR)
             further = torch.stack([left[band] / self.level, pooled[1], pooled[5] + pooled[6]])
@@ -203,13 +192,8 @@ class Evidence:
             yield torch.cat([
                 _log((values.abs() / self.level)[None]), _log(pooled[:5]),
                 _log(_average(further, FAR)), _log(pooled[5:8]), _log(lit[band])[None],
-                torch.stack(even)[:, None, None].expand(-1, *values.shape), _log(pooled[8:]),
+                torch.stack(even)[:, None, None].expand(-1, *values.shape),
             ])  # fmt: skip
-
-
-def feature_names(mirrored: bool) -> tuple[str, ...]:
-    """Names of the features in their order; `mirrored`: of a mirror ensemble."""
-    return (*VALUES, *([DISAGREEMENT] if mirrored else []))
 
 
 def missing_light(residual: Tensor, mask: Tensor, camera: CASSI) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from prismask.errors import ConfigError
 from prismask.inference.alignment.search import INCONSISTENT_FROM
-from prismask.inference.intervals.evidence import TrustRule, fit_trust
+from prismask.inference.intervals.evidence import VALUES, TrustRule, fit_trust
 from prismask.inference.intervals.learned import (
     BEYOND,
     INCONSISTENT_MASKS,
@@ -94,8 +94,6 @@ def fit_learned(
         raise ConfigError(
             f"{len(scenes)} scene: an interval needs two or more, each to be judged by the others."
         )
-    if len({one.names for one in (*rows, *seen)}) != 1:
-        raise ConfigError("the snapshots have different features: they are of several networks.")
     both = [group for group in (rows, seen) if group]
     examples = [_examples(group) for group in both]
     if seen:
@@ -113,7 +111,7 @@ def fit_learned(
         chosen = [[part[use] for part in group] for group, use in zip(examples, uses, strict=True)]
         inputs, errors, weight = (torch.cat(parts) for parts in zip(*chosen, strict=True))
         return fit_head(
-            inputs, errors, weight, rows[0].names, LEVELS,
+            inputs, errors, weight, VALUES, LEVELS,
             steps=steps, seed=seed, progress=done(left_out * steps),
         )  # fmt: skip
 

@@ -42,7 +42,7 @@ from prismask.checks import two_digits
 from prismask.errors import ConfigError, PrismaskError, ValuesError, WeightsError
 from prismask.inference.alignment.search import Probe
 from prismask.inference.camera_match import BandAdapter
-from prismask.inference.intervals.evidence import DISAGREEMENT, Evidence, feature_names
+from prismask.inference.intervals.evidence import VALUES, Evidence
 from prismask.inference.options import Options
 from prismask.wording import Finding
 
@@ -206,22 +206,6 @@ class LearnedInterval:
         widest = {level: max(of[level] for of in known) for level in self.quantiles}
         return replace(self, quantiles=widest)
 
-    def check(self, level: float, mirrored: bool) -> None:
-        """Raise `ConfigError` unless `level` was fitted, to a mirror ensemble only where it is
-        one."""
-        self.place(level)
-        if self.wants_mirror_ensemble and not mirrored:
-            raise ConfigError(
-                "this interval was fitted to a mirror ensemble, and the network no longer is one: "
-                "calibrate again (`prismask calibrate`), or set `mirror_ensemble` of its record "
-                "to 2."
-            )
-
-    @property
-    def wants_mirror_ensemble(self) -> bool:
-        """Whether it looks at how far two answers are apart."""
-        return DISAGREEMENT in self.head.names
-
     def place(self, level: float) -> int:
         """Which of the fitted levels it is."""
         for number, known in enumerate(self.head.levels):
@@ -238,8 +222,8 @@ class LearnedInterval:
 
     def reach(self, evidence: Evidence, level: float) -> tuple[Tensor, Tensor]:
         """How far above and below the truth may lie, each `(C, H, W)`, in the cube's units."""
-        place, known = self.place(level), evidence.names
-        columns = [known.index(name) for name in self.head.names]
+        place = self.place(level)
+        columns = [VALUES.index(name) for name in self.head.names]
         levels = self.head.levels[: place + 1]
         factors = torch.tensor([self.quantiles[one] for one in levels])[:, None] * evidence.level
         above, below = torch.empty_like(evidence.values), torch.empty_like(evidence.values)
@@ -290,7 +274,7 @@ class LearnedInterval:
                 for name, size in record["classes"].items()
             }
             own = Factors(_read(record["quantiles"], head))
-            unknown = set(head.names) - set(feature_names(True))
+            unknown = set(head.names) - set(VALUES)
             if unknown:
                 raise ValueError(f"it needs {', '.join(sorted(unknown))}, which is not computed")
             return cls(head, own.quantiles, sizes, dict(record["about"]))

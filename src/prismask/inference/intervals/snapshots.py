@@ -37,7 +37,6 @@ from prismask.inference.intervals.evidence import FACTS, VALUES, Evidence
 from prismask.inference.methods.network import NetworkMethod
 from prismask.inference.options import DEFAULTS
 from prismask.models.inputs import network_scale
-from prismask.models.network import ensemble_size
 from prismask.models.weights import ONE_CAMERA, Variation
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
@@ -319,8 +318,6 @@ class Rows:
     """Position in the spectrum between 0 and 1, `(N,)`."""
     extra: NDArray[np.bool_]
     """Whether a value is there only because of a planted structure, `(N,)`."""
-    names: tuple[str, ...]
-    """Of the features."""
     scene: str
     light: str
     condition: str
@@ -365,7 +362,6 @@ class Rows:
             parts["extra"].append(np.arange(len(at)) >= each)
         return cls(
             **{name: np.concatenate(listed) for name, listed in parts.items()},
-            names=evidence.names,
             scene=shot.scene,
             light=shot.light,
             condition=shot.condition,
@@ -394,7 +390,6 @@ class Rows:
             for name in ("noise_std", "probe_gain", "rms_error", "rms_reference"):
                 found[name] = float(found[name])
             found["other_camera"] = bool(found["other_camera"])
-            found["names"] = tuple(str(name) for name in found["names"])
             found["facts"] = tuple(float(value) for value in found["facts"])
             return cls(**found)
         except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
@@ -448,7 +443,6 @@ def folder_for(parent: Path, method: NetworkMethod, studio: Studio) -> Path:
     """
     facts = {
         "weights": method.record.get("sha256"),
-        "ensemble": ensemble_size(method.record),
         "plan": asdict(studio.plan),
         "scenes": {name: cube.hash for name, cube in studio.scenes.items()},
         "cameras": [camera.offsets for camera in studio.others],

@@ -43,7 +43,7 @@ from prismask.inference.methods.protocol import (
 from prismask.inference.options import DEFAULTS, Options
 from prismask.models.fast import half_dtype
 from prismask.models.inputs import UNKNOWN, Noise, Observation
-from prismask.models.network import Reconstructor, ensemble_size
+from prismask.models.network import Reconstructor
 from prismask.models.posterior import perturb
 from prismask.models.registry import count_multiply_adds, count_parameters
 from prismask.models.weights import knows_wrong_masks, serves_any_camera
@@ -92,8 +92,6 @@ class NetworkMethod:
         return {
             "method": NETWORK,
             "weights": self._hash,
-            # The key of the first versions, whose finished cubes are still recognised.
-            "ways": ensemble_size(self.record),
             "interval": self._interval_identity,
             **({"mask_checked": False} if unprobed else {}),
         }
@@ -167,7 +165,7 @@ class NetworkMethod:
             )
         interval = self.interval()
         if interval is not None:
-            interval.check(options.level, ensemble_size(self.record) > 1)
+            interval.place(options.level)
             self.trust()  # a damaged rule is told before the work
 
     def view(self, taken: Observation, brightness: Tensor, bad: Tensor | None = None) -> View:
@@ -308,8 +306,6 @@ class NetworkMethod:
             "precision": made.precision,
             "network_gain": float(seen.gain),
         }
-        if ensemble_size(self.record) > 1:
-            attrs["mirror_ensemble"] = ensemble_size(self.record)
         if seen.turn.text:
             attrs["frame_for_network"] = seen.turn.text
         if seen.stretch is not None:
@@ -341,7 +337,7 @@ def evidence_of(
     snapshot: Snapshot, seen: View, made: FrameEstimate, values: Array, probe: Probe | None
 ) -> Evidence:
     """What is known about the cube `values (C, H, W)` of a snapshot."""
-    apart, cube = made.disagreement, torch.from_numpy(values)
+    cube = torch.from_numpy(values)
     return Evidence(
         cube,
         snapshot.seen_by(cube),
@@ -349,7 +345,6 @@ def evidence_of(
         snapshot.camera,
         snapshot.noise_std,
         snapshot.brightness,
-        None if apart is None else seen.back_distance(apart[None])[0],
         None if probe is None else probe.gain,
         seen.adapter.dispersion_mismatch,
         seen.adapter.is_other_camera,
