@@ -355,9 +355,9 @@ def in_pose(snapshot: Snapshot, pose: MaskPose) -> Aligned:
     mask, camera = snapshot.mask, snapshot.camera
     where = pose.text((mask.shape[-2], mask.shape[-1]), camera)
     text = (
-        f"the mask is read {where}, as was found before."
+        f"the mask lies {where}, as was found before."
         if any(pose.numbers)
-        else "the mask is read as it was calibrated, as was found before."
+        else "the mask lies where it was calibrated, as was found before."
     )
     return Aligned(
         _moved(snapshot, pose),

@@ -55,7 +55,7 @@ def test_the_mask_is_read_there_and_the_bands_go_back() -> None:
 def test_a_mask_that_was_found_in_its_place_stays_there() -> None:
     found = solve(MASK, pose=earlier(mask_pose=[0.0] * 12))
     np.testing.assert_array_equal(found.values, solve(MASK).values)
-    assert any("as it was calibrated, as was found" in line for line in found.attrs["findings"])
+    assert any("where it was calibrated, as was found" in line for line in found.attrs["findings"])
 
 
 def test_places_of_before_had_fewer_numbers() -> None:
