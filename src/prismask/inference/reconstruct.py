@@ -258,7 +258,7 @@ class Reconstruction:
             *assumed,
             *inspection.plane_findings(mask, at),
             *spread_findings(self.options, mask, method.name, uses_spread),
-            *seen.findings,
+            *seen.findings_in(ready.pose),
             *_bad_findings(seen.snapshot, options, method),
             *self._choice.findings(camera),
             *ready.findings,

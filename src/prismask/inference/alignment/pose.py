@@ -372,6 +372,8 @@ MASK_FOUND_SCORE = 8.0
 """Score from which the mask is taken to be in the snapshot."""
 SMALLEST = 96
 """Rows and columns below which chance cannot be told from a code; at 80 right masks are missed."""
+MET = (0.75, 1.5)
+"""Rows and columns within which a shift of whole pixels is met; columns are less well known."""
 MARGIN = 3
 """Pixels along the dispersion by which the ends of the code may be misjudged."""
 LONGER = 6
@@ -419,6 +421,12 @@ class Registration:
     def is_longer(self) -> bool:
         """Whether the code is found over clearly more pixels than the camera has bands for."""
         return self.found and self.span > self.extent + 1 + LONGER
+
+    def is_met_by(self, pose: MaskPose) -> bool:
+        """Whether a mask in `pose` lies where it fits best, if that is only a shift away."""
+        rows, columns = self.shift
+        is_near = abs(rows + pose.down) < MET[0] and abs(columns + pose.right) < MET[1]
+        return is_near and self.found and self.orientation == "as given"
 
     @property
     def fits(self) -> bool:
