@@ -46,7 +46,7 @@ print(cube.attrs["residual"])
 aligned = prismask.reconstruct(snapshot, calibrated, align=True)
 print(aligned.attrs["residual"])
 print(f"{aligned.attrs['seconds']:.1f} s instead of {cube.attrs['seconds']:.1f} s")
-print(next(line for line in aligned.attrs["findings"] if "the mask is read" in line))
+print(next(line for line in aligned.attrs["findings"] if "the mask lies" in line))
 
 # %% [markdown]
 # How much of the loss that mends shows the cube that the same network makes with the true mask. (It learned to

@@ -174,7 +174,9 @@ def test_a_pose_found_before_is_used_again(
     pose = [0.5, -0.25, *[0.0] * 10]
     save(replace(plain, attrs={**plain.attrs, "mask_place": pose}), folder / "aligned.nc")
     assert run(f"reconstruct shots {options} -o cubes --pose aligned.nc") == 0
-    assert "-0.25 px to the right and +0.50 px down" in capsys.readouterr().err
+    assert (
+        "lies 0.25 px further right and 0.50 px higher than calibrated" in capsys.readouterr().err
+    )
     for name in ("shot0.nc", "shot2.nc"):
         assert load_cube(folder / "cubes" / name).attrs["mask_pose"] == pytest.approx(pose)
 

@@ -275,6 +275,33 @@ def test_cancel_and_a_bad_file_are_told(browser: Any, tmp_path: Path) -> None:
         page.close()
 
 
+def test_a_file_the_wrong_way_round_is_mended_at_one_press(
+    browser: Any, tmp_path: Path, shots: Path
+) -> None:
+    tiny_web.write_snapshot(tmp_path, (96, 96))
+    mask = load_mask(tmp_path / "mask.nc").values
+    save(Mask(mask[::-1].copy()), tmp_path / "mask.nc", overwrite=True)
+    with tiny_web.running(tmp_path, "serve") as (client, _):
+        seen = Watched(browser, tiny_web.link_of(client), viewport=PHONE)
+        page = seen.page
+        page.goto(seen.address)
+        page.set_input_files("#snapshot", tmp_path / "snapshot.nc")
+        page.set_input_files("#mask", tmp_path / "mask.nc")
+        page.wait_for_selector("#how option", state="attached")
+        page.select_option("#how", "method:gap-tv")
+        page.click("#go")
+        button = "#fixes button:has-text('with the mask flipped top-bottom')"
+        page.wait_for_selector(button, timeout=60_000)
+        assert "flipped top-bottom" in page.inner_text("#message")
+        assert is_in_view(page, button)
+        assert page.locator("#fixes button").count() == 2, "or it is the snapshot"
+        page.screenshot(path=shots / "fix.png")
+        page.click(button)
+        page.wait_for_url("**/results/*", timeout=60_000)
+        wait_until_drawn(page, "rgb")
+        seen.close()
+
+
 def test_a_wrong_number_is_never_out_of_sight(browser: Any, tmp_path: Path) -> None:
     """A browser holds a form back for it, and says so only where it can be seen."""
     tiny_web.write_snapshot(tmp_path)

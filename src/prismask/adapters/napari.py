@@ -1,13 +1,16 @@
 """Cubes, masks and snapshots in napari: `napari cube.nc`, or dropped onto its window.
 
-A cube is one layer whose slider runs over the bands, counted from 0 (their wavelengths are in the
-layer's metadata); its error bar is a second one, hidden at first. napari finds the reader through
-`napari.yaml`, which this package names as an entry point.
+A cube is one layer whose slider runs over the bands, counted from 0; the wavelength of the band is
+written over the picture, because bands are not evenly spaced and a slider of napari is. Its error
+bar is a second layer, hidden at first. napari finds the reader through `napari.yaml`, which this
+package names as an entry point.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ Layer = tuple[Any, dict[str, Any], str]
 """Values, how to show them, and napari's name of the kind."""
 Paths = str | Sequence[str]
 
+UNIT = " nm"
 BRIGHT = 99.5
 """Percentile of the values at which the grey scale ends."""
 
@@ -37,8 +41,41 @@ def get_reader(path: Paths) -> Callable[[Paths], list[Layer]] | None:
 
 
 def read_layers(path: Paths) -> list[Layer]:
-    """The layers of one file or of several."""
-    return [layer for one in _listed(path) for layer in layers_of(load(one), Path(one).stem)]
+    """The layers of one file or of several; an open window tells their wavelengths from now on."""
+    layers = [layer for one in _listed(path) for layer in layers_of(load(one), Path(one).stem)]
+    viewer = _viewer()
+    if viewer is not None:
+        for event in (viewer.dims.events.current_step, viewer.layers.events):
+            event.connect(tell_wavelength)  # connected twice it is still called once
+    return layers
+
+
+def tell_wavelength(event: Any = None) -> None:
+    """Write the wavelength of the band that is shown over the picture; `event` says nothing new."""
+    viewer = _viewer()
+    if viewer is None:
+        return
+    text = next(filter(None, map(partial(_wavelength, viewer), reversed(viewer.layers))), "")
+    if text or viewer.text_overlay.text.endswith(UNIT):  # what others write there is theirs
+        viewer.text_overlay.text = text
+        viewer.text_overlay.visible = bool(text)
+
+
+def _wavelength(viewer: Any, layer: Any) -> str:
+    """Of the band of `layer` that is shown, if it is a visible cube that knows it."""
+    listed = layer.metadata.get("wavelengths_nm", ())
+    if not layer.visible or not listed:
+        return ""
+    # Layers of fewer axes have the last ones of the window.
+    point = viewer.dims.point[-layer.ndim :]
+    band = round(float(layer.world_to_data(point)[0]))
+    return f"{listed[band]:.1f}{UNIT}" if 0 <= band < len(listed) else ""
+
+
+def _viewer() -> Any:
+    """The window that is open; None without napari, or without one."""
+    napari = sys.modules.get("napari")
+    return None if napari is None else napari.current_viewer()
 
 
 def layers_of(record: Record, name: str) -> list[Layer]:

@@ -25,7 +25,13 @@ from torch import Tensor
 from prismask.checks import size_text, two_digits
 from prismask.errors import ShapeError, ValuesError
 from prismask.inference import raw_frames
-from prismask.inference.alignment.pose import REACH, SMALLEST, Registration, register
+from prismask.inference.alignment.pose import (
+    REACH,
+    SMALLEST,
+    MaskPose,
+    Registration,
+    register,
+)
 from prismask.inference.engine import project, throughput
 from prismask.inference.options import DEFAULTS, MaskStd, Options
 from prismask.optics.camera import CASSI, as_mask_batch, bands_between
@@ -138,6 +144,14 @@ class Inspection:
     """How the mask lies on the snapshot; None where it is not wanted or cannot be seen."""
     in_counts: bool = False
     """Whether the snapshot's own units are counts."""
+
+    def findings_in(self, pose: MaskPose) -> tuple[Finding, ...]:
+        """What was noticed, less that the mask lies elsewhere if that is where `pose` has it."""
+        at = self.registration
+        if at is None or at.is_longer or not at.is_met_by(pose):
+            return self.findings
+        gone = registration_findings(at)
+        return tuple(finding for finding in self.findings if finding not in gone)
 
 
 @part("checks")
@@ -413,24 +427,43 @@ def _advice(
                 f"These two sizes fit bands that spread over {measurement[along] - mask[along]} px:"
                 " check the band offsets, or the polynomial that gives them."
             )
+    other_spread = _other_spread(measurement, mask, camera)
     if smaller:
-        return "The mask is smaller than the scene: use the mask of the whole frame, or crop both."
+        text = "the mask is smaller than the scene: use the mask of the whole frame, or crop both."
+        return f"{other_spread} Otherwise {text}" if other_spread else f"T{text[1:]}"
     height, width = _needed(measurement, camera)
     if not height or not width:
         return "Is one of them cropped? Crop the mask to the scene, or give the right dispersion."
     over = {"tall": mask[0] - height, "wide": mask[1] - width}
     listed = " and ".join(f"{more} px too {how}" for how, more in over.items() if more)
     what = "as large as the sensor" if mask == measurement else listed
+    begins = f"{other_spread} Otherwise the mask" if other_spread else "The mask"
     found = look()
     if found is not None:
         return (
-            f"The mask is {what}. The part of it that matches this snapshot is --crop-mask "
+            f"{begins} is {what}. The part of it that matches this snapshot is --crop-mask "
             f"{','.join(map(str, found))} (TOP,LEFT,HEIGHT,WIDTH)."
         )
     return (
-        f"The mask is {what}, and this snapshot does not show which part of it covers the scene. "
+        f"{begins} is {what}, and this snapshot does not show which part of it covers the scene. "
         f"If it is the top left part, give --crop-mask 0,0,{height},{width} "
         "(TOP,LEFT,HEIGHT,WIDTH), otherwise another part of that size."
+    )
+
+
+def _other_spread(measurement: tuple[int, int], mask: tuple[int, int], camera: CASSI) -> str:
+    """Over how many pixels the bands spread if the mask is right; empty if it cannot be.
+
+    The camera may have been assumed: a mask that fits another one should not be cropped for it.
+    """
+    along = 0 if camera.axis == "height" else 1
+    spread = measurement[along] - mask[along]
+    if camera.design == "dual" or measurement[1 - along] != mask[1 - along] or spread <= 0:
+        return ""
+    step = f" ({camera.bands} bands would be {spread / (camera.bands - 1):.3g} px apart)"
+    return (
+        f"If the mask covers the scene, the spectrum spreads over {spread} px: give --bands and "
+        f"--step{step if camera.bands > 1 else ''}."
     )
 
 
@@ -686,11 +719,18 @@ def small_findings(measurement: Measurement) -> list[Finding]:
     return [Finding("note", text)]
 
 
+ALIGNED_SHIFT = 3
+"""Pixels up to which aligning finds a mask that is only shifted."""
+
+
 def _mend(found: Registration) -> str:
     """What to do about a mask that fits better elsewhere."""
     rows, columns = found.shift
     moved = abs(rows) >= 1 or abs(columns) >= 2
     if found.orientation == "as given":
-        return "Move the mask in its file, or crop both files from the same corner."
+        move = "ove the mask in its file, or crop both files from the same corner."
+        if max(abs(rows), abs(columns)) > ALIGNED_SHIFT:
+            return f"M{move}"
+        return f"--align corrects such a shift in this snapshot; to correct it for good, m{move}"
     name = ORIENTATION_OPTIONS[found.orientation]
     return f"Give --turn-mask {name}{', and move the mask in its file' if moved else ''}."

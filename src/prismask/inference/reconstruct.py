@@ -258,7 +258,7 @@ class Reconstruction:
             *assumed,
             *inspection.plane_findings(mask, at),
             *spread_findings(self.options, mask, method.name, uses_spread),
-            *seen.findings,
+            *seen.findings_in(ready.pose),
             *_bad_findings(seen.snapshot, options, method),
             *self._choice.findings(camera),
             *ready.findings,
@@ -355,9 +355,9 @@ def in_pose(snapshot: Snapshot, pose: MaskPose) -> Aligned:
     mask, camera = snapshot.mask, snapshot.camera
     where = pose.text((mask.shape[-2], mask.shape[-1]), camera)
     text = (
-        f"the mask is read {where}, as was found before."
+        f"the mask lies {where}, as was found before."
         if any(pose.numbers)
-        else "the mask is read as it was calibrated, as was found before."
+        else "the mask lies where it was calibrated, as was found before."
     )
     return Aligned(
         _moved(snapshot, pose),

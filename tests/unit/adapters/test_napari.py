@@ -66,6 +66,32 @@ def test_npe2_accepts_the_manifest() -> None:
 
 
 @pytest.mark.filterwarnings("ignore")  # napari's own
+def test_the_wavelength_of_the_band_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    napari = pytest.importorskip("napari", reason="napari is not installed")
+    viewer = import_module("napari.components").ViewerModel()
+    monkeypatch.setattr(napari, "current_viewer", lambda: viewer)
+    values = np.random.default_rng(0).random((3, 4, 5)).astype(np.float32)
+    save(Cube(values, [450, 550.25, 650]), tmp_path / "cube.nc")
+    save(Mask(values[0]), tmp_path / "mask.nc")
+    for _ in range(2):
+        for name in ("cube.nc", "mask.nc"):
+            for layer in adapter.read_layers(str(tmp_path / name)):
+                viewer._add_layer_from_data(*layer)
+    for band, text in enumerate(("450.0 nm", "550.2 nm", "650.0 nm")):
+        viewer.dims.set_current_step(0, band)
+        assert viewer.text_overlay.text == text
+    assert viewer.text_overlay.visible
+    for layer in viewer.layers:
+        layer.visible = False
+    assert not viewer.text_overlay.visible
+    viewer.text_overlay.text = "somebody's own"
+    adapter.tell_wavelength()
+    assert viewer.text_overlay.text == "somebody's own"
+
+
+@pytest.mark.filterwarnings("ignore")  # napari's own
 def test_napari_opens_a_cube(tmp_path: Path) -> None:
     components = pytest.importorskip("napari.components", reason="napari is not installed")
     values = np.random.default_rng(0).random((3, 4, 5)).astype(np.float32)

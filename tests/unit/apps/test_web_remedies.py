@@ -14,7 +14,15 @@ import pytest
 import prismask
 from prismask.apps.web.jobs import Job, JobQueue
 from prismask.apps.web.limits import Limits
-from prismask.apps.web.remedies import COLD_SECONDS, Estimates, changed_order, notices, page_words
+from prismask.apps.web.remedies import (
+    COLD_SECONDS,
+    Estimates,
+    Fix,
+    changed_order,
+    fixes_in,
+    notices,
+    page_words,
+)
 from prismask.apps.web.results import Result, ResultStore
 from prismask.apps.web.work import Order
 from prismask.scenes.records import Cube, Mask, Measurement
@@ -107,6 +115,35 @@ def test_times_grow_with_the_work_and_learn() -> None:
     aligned = Order(align=True)
     guess.learn(aligned, 1_000_000, 45.0)
     assert 15 < guess.seconds(aligned, 1_000_000) < 15 + 90
+
+
+def test_aligning_grows_less_than_the_frame() -> None:
+    guess, aligned = Estimates(), Order(align=True)
+
+    def extra(values: int) -> float:
+        return guess.seconds(aligned, values) - guess.seconds(Order(), values)
+
+    assert 2 * extra(1_000_000) < extra(4_000_000) < 4 * extra(1_000_000)
+    assert extra(10) == pytest.approx(extra(100_000)), "a small one takes its time, too"
+    assert guess.extra_at(4_000_000)["align"] == pytest.approx(extra(4_000_000))
+    for _ in range(20):
+        guess.learn(aligned, 9_000_000, guess.seconds(Order(), 9_000_000) + 30.0)
+    assert extra(9_000_000) == pytest.approx(30.0, rel=0.01)
+    assert extra(1_000_000) == pytest.approx(30.0 / 9**0.75, rel=0.01)
+
+
+def test_what_mends_a_job_is_read_from_its_error() -> None:
+    told = (
+        "the wrong way round. Give --turn-mask flipped-top-bottom if it is the mask's, "
+        "--turn-snapshot turned-90-clockwise if it is the snapshot's. Use --no-check-mask to "
+        "continue. --crop-mask 0,2,64,60 (TOP,LEFT,HEIGHT,WIDTH), or --turn-mask flipped-top-bottom"
+    )
+    assert fixes_in(told) == (
+        Fix("turn_mask", "flipped-top-bottom"),
+        Fix("turn_snapshot", "turned-90-clockwise"),
+        Fix("crop_mask", "0,2,64,60"),
+    )
+    assert fixes_in("give --bits 12; --turn-mask.") == ()
 
 
 def test_time_left_is_known_from_the_first_second(tmp_path: Path) -> None:

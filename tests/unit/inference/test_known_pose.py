@@ -55,7 +55,7 @@ def test_the_mask_is_read_there_and_the_bands_go_back() -> None:
 def test_a_mask_that_was_found_in_its_place_stays_there() -> None:
     found = solve(MASK, pose=earlier(mask_pose=[0.0] * 12))
     np.testing.assert_array_equal(found.values, solve(MASK).values)
-    assert any("as it was calibrated, as was found" in line for line in found.attrs["findings"])
+    assert any("where it was calibrated, as was found" in line for line in found.attrs["findings"])
 
 
 def test_places_of_before_had_fewer_numbers() -> None:
@@ -97,3 +97,36 @@ def test_a_second_disperser_puts_bands_back_by_itself() -> None:
     # What the light met is the mask with its planes moved; the scene stays where it is.
     moved = dual.forward(cube, spread.by_band(mask, dual))
     assert not torch.allclose(moved, dual.forward(cube, mask))
+
+
+@pytest.mark.filterwarnings("ignore::prismask.errors.PrismaskWarning")
+def test_a_shift_is_told_until_a_pose_has_it() -> None:
+    size = (112, 128)
+    mask = fabricate_mask(size, seeded(3)).numpy()
+    cube = torch.tensor(random_scene(1, size).values)[None]
+    seen = Measurement(CAMERA.forward(cube, torch.tensor(mask)[None, None])[0].numpy())
+    moved = Mask(np.roll(mask, 2, axis=0))
+
+    def told(down: float) -> list[str]:
+        pose = earlier(mask_pose=[down, *[0.0] * 11], mask_hash=moved.hash)
+        found = reconstruct(seen, moved, CAMERA, "gap-tv", iterations=1, noise_std=0.01, pose=pose)
+        return [line for line in found.attrs["findings"] if "clearly better shifted" in line]
+
+    (line,) = told(0.0)
+    assert "shifted by -2 rows and +0 columns" in line
+    assert "align=True corrects such a shift" in line
+    assert told(2.1) == []
+    assert len(told(-2.0)) == len(told(1.0)) == 1, "read somewhere else"
+
+
+@pytest.mark.filterwarnings("ignore::prismask.errors.PrismaskWarning")
+def test_aligning_is_not_promised_for_a_mask_that_is_far_away() -> None:
+    size = (112, 128)
+    mask = fabricate_mask(size, seeded(3)).numpy()
+    cube = torch.tensor(random_scene(1, size).values)[None]
+    seen = Measurement(CAMERA.forward(cube, torch.tensor(mask)[None, None])[0].numpy())
+    moved = Mask(np.roll(mask, 7, axis=0))
+    found = reconstruct(seen, moved, CAMERA, "gap-tv", iterations=1, noise_std=0.01)
+    (line,) = (line for line in found.attrs["findings"] if "clearly better shifted" in line)
+    assert "align=True" not in line
+    assert "Move the mask in its file" in line

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 import pytest
 import torch
@@ -74,15 +76,35 @@ def test_odd_sizes_are_not_guessed(measurement: tuple[int, int]) -> None:
         ((84, 40), (40, 30), "Turned by 90° the measurement would fit"),
         ((84, 40), (30, 40), "give --axis height"),
         ((60, 114), (50, 50), "mask is smaller than the scene"),
+        (
+            (90, 120),
+            (90, 69),
+            "over 51 px: give --bands and --step (28 bands would be 1.89",
+        ),
+        ((90, 120), (90, 69), "Otherwise the mask is 3 px too wide, and this"),
+        ((120, 90), (69, 90), "the spectrum spreads over 51 px"),
+        (
+            (90, 127),
+            (90, 70),
+            "over 57 px: give --bands and --step (28 bands would be 2.11",
+        ),
+        ((90, 127), (90, 70), "Otherwise the mask is smaller than the scene"),
         ((60, 114), (70, 70), "The mask is 10 px too tall and 10 px too wide, and this"),
     ],
 )
 def test_sizes_that_do_not_fit_name_what_would(
     measurement: tuple[int, int], mask: tuple[int, int], sentence: str
 ) -> None:
+    axis: Literal["width", "height"] = "height" if measurement == (120, 90) else "width"
     with pytest.raises(ShapeError) as raised:
-        inspection.check_fit(measurement, mask, CASSI.from_step())
+        inspection.check_fit(measurement, mask, CASSI.from_step(axis=axis))
     assert sentence in str(raised.value)
+
+
+def test_a_mask_that_is_larger_both_ways_tells_nothing_of_the_dispersion() -> None:
+    with pytest.raises(ShapeError) as raised:
+        inspection.check_fit((60, 114), (70, 70), CASSI.from_step())
+    assert "spreads over" not in str(raised.value)
 
 
 def test_offsets_that_spread_too_little_are_what_is_to_be_checked() -> None:

@@ -177,7 +177,8 @@ def _refined_text(found: Refinement) -> str:
     lines[0] += f" unexplained, the refined one {levels[found.kept]}."
     pose = found.pose
     lines.append(
-        f"The mask is read {pose.right:+.2f} px to the right and {pose.down:+.2f} px down."
+        f"The mask lies {-pose.right:+.2f} px to the right and {-pose.down:+.2f} px down of where "
+        "it was calibrated."
     )
     if found.kept == 1:
         lines.append("Its pixels are left as they are: changing them explained no more.")
@@ -192,13 +193,13 @@ def _refined_text(found: Refinement) -> str:
 
 def _check_text(found: MaskCheck) -> str:
     """A table of the snapshots and a verdict."""
-    lines = ["unexplained   another pose     right      down   snapshot"]
+    lines = ["unexplained   another pose  moved right    down   snapshot"]
     for shot in found.shots:
         gain = "cannot say" if shot.gain is None else f"{100 * max(shot.gain, 0):.1f} % less"
         mark = "" if shot.fits else "   contradicts the mask"
         lines.append(
-            f"{100 * shot.unexplained:9.2g} % {gain:>14} {shot.pose.right:+7.2f} px "
-            f"{shot.pose.down:+6.2f} px   {shot.name}{mark}"
+            f"{100 * shot.unexplained:9.2g} % {gain:>14} {-shot.pose.right:+7.2f} px "
+            f"{-shot.pose.down:+6.2f} px   {shot.name}{mark}"
         )
     lines += [f"left out: {name} {reason}" for name, reason in found.left_out]
     wrong = sum(not shot.fits for shot in found.shots)

@@ -11,7 +11,7 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPBearer
 from pydantic import BaseModel, Field
 
-from prismask.apps.web.remedies import RemedyName
+from prismask.apps.web.remedies import FixedField, RemedyName
 from prismask.apps.web.results import Result
 from prismask.apps.web.site import Site
 from prismask.apps.web.uploads import safe_name
@@ -41,6 +41,13 @@ class About(BaseModel):
     )
 
 
+class FieldFix(BaseModel):
+    """A field of `POST /api/jobs` and what to enter there."""
+
+    field: FixedField
+    value: str
+
+
 class JobStatus(BaseModel):
     """How far a job is."""
 
@@ -54,6 +61,7 @@ class JobStatus(BaseModel):
     seconds_left: float = Field(description="an estimate, with the jobs before it")
     message: str
     findings: list[str] = Field(description="what was noticed about the snapshot; show it")
+    fixes: list[FieldFix] = Field(description="fields that would mend a job that failed")
     result: str | None = Field(description="id of the result once the job is done")
 
 

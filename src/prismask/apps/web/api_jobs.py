@@ -23,6 +23,7 @@ from prismask.apps.web.api_common import (
     KNOWN,
     NONE,
     WRONG,
+    FieldFix,
     Here,
     JobStatus,
     Problem,
@@ -284,6 +285,7 @@ def _status(site: Site, job: Job) -> JobStatus:
         seconds_left=round(site.jobs.seconds_left(job), 1),
         message=job.message,
         findings=job.findings,
+        fixes=[FieldFix(field=one.field, value=one.value) for one in job.fixes],
         result=job.result,
     )
 

@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Literal
 
 from prismask.apps.web.limits import Limits
-from prismask.apps.web.remedies import COLD_SECONDS, NETWORK, Estimates, page_words
+from prismask.apps.web.remedies import (
+    COLD_SECONDS,
+    NETWORK,
+    Estimates,
+    Fix,
+    fixes_in,
+    page_words,
+)
 from prismask.apps.web.results import Result, ResultStore
 from prismask.apps.web.work import CUBE, MASK, SNAPSHOT, TRUTH, Order, reconstruct
 from prismask.errors import DataMissingError, PrismaskError
@@ -54,6 +61,8 @@ class Job:
     total: int = 0
     message: str = ""
     findings: list[str] = field(default_factory=list)
+    fixes: tuple[Fix, ...] = ()
+    """What to change in the form, if it failed for that."""
     result: str | None = None
     started: float | None = None
     ended: float | None = None
@@ -176,8 +185,10 @@ class JobQueue:
         start = 0.0 if self._worker.is_ready else COLD_SECONDS
         return {
             name: round(value, 2)
-            for name, value in {**seconds, **self.estimates.extra, "start": start}.items()
-        }
+            for name, value in {
+                **seconds, **self.estimates.extra_at(TYPICAL_VALUES), "start": start,
+            }.items()
+        }  # fmt: skip
 
     def seconds_left(self, job: Job) -> float:
         """Until a job is done, with those before it."""
@@ -231,6 +242,7 @@ class JobQueue:
                 self._end(job, "cancelled", "cancelled.")
             except PrismaskError as problem:
                 text = told(problem).replace(f"{job.folder}/", "").replace(str(job.folder), "")
+                job.fixes = fixes_in(text)
                 self._end(job, "failed", page_words(text))
             except Exception as problem:
                 _log.exception("a job failed")

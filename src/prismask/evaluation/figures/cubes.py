@@ -483,9 +483,11 @@ def drift_figure(found: MaskCheck) -> bytes:
         figure = figure_class(figsize=(8.0, 4.4), layout="constrained")
         moved, left = figure.subplots(2, 1, sharex=True)
         moved.axhline(0, color=FAINT, linewidth=0.8)
-        moved.plot(dates, [shot.pose.right for shot in shots], "o-", color="#c0392b", label="right")
-        moved.plot(dates, [shot.pose.down for shot in shots], "s-", color=INK, label="down")
-        moved.set(ylabel="mask is read [px]", title="Drift of the mask")
+        moved.plot(
+            dates, [-shot.pose.right for shot in shots], "o-", color="#c0392b", label="right"
+        )
+        moved.plot(dates, [-shot.pose.down for shot in shots], "s-", color=INK, label="down")
+        moved.set(ylabel="mask has moved [px]", title="Drift of the mask")
         moved.legend()
         left.plot(dates, [100 * shot.unexplained for shot in shots], "o-", color=INK)
         against = [not shot.fits for shot in shots]

@@ -36,6 +36,8 @@ LEAST_BLUR, MOST_BLUR = -1.0, 9.0
 """Blur beyond which nothing can be told apart any more, in px²."""
 DIFFERENCE = 0.02
 """Step over which derivatives are taken."""
+EVERY = slice(None)
+"""All rows of a mask."""
 
 
 @dataclass(frozen=True)
@@ -105,24 +107,33 @@ class MaskPose:
         """The fields `names`."""
         return tuple(getattr(self, name) for name in names)
 
-    def read(self, mask: Tensor, camera: CASSI) -> Tensor:
-        """`mask (1, 1|C, H, W)` as the light met it, one plane or one for each band."""
-        moved = self.moved(mask)
+    def read(self, mask: Tensor, camera: CASSI, rows: slice = EVERY) -> Tensor:
+        """`mask (1, 1|C, H, W)` as the light met it, one plane or one for each band.
+
+        rows: only these of it, for a camera that disperses along the width.
+        """
+        moved = self.moved(mask, rows)
         return self.by_band(moved, camera).clamp(0, 1) if any(self.some(DISPERSION)) else moved
 
-    def moved(self, mask: Tensor) -> Tensor:
-        """`mask (1, 1|C, H, W)` in this pose, one for all bands; its edge continues outside."""
-        return self._blurred(self._toned(self._shifted(mask)))
+    def moved(self, mask: Tensor, rows: slice = EVERY) -> Tensor:
+        """`mask (1, 1|C, H, W)` in this pose, one for all bands; its edge continues outside.
 
-    def _shifted(self, mask: Tensor) -> Tensor:
+        rows: only these of it, at a share of the time.
+        """
+        near, inside = _with_margin(rows, mask.shape[-2], _REACH)
+        return self._blurred(self._toned(self._shifted(mask, near)))[..., inside, :]
+
+    def _shifted(self, mask: Tensor, near: slice) -> Tensor:
         if not any(self.some(POSITION)):
-            return mask
-        rows, columns, u, v = _coordinates(mask)
+            return mask[..., near, :]
+        rows, columns, u, v = (each[near] for each in _coordinates(mask))
         at_rows = rows + self.down + self.down_by_column * u + self.down_by_row * v
         at_columns = columns + self.right + self.right_by_column * u + self.right_by_row * v
+        first, last = math.floor(float(at_rows.min())), math.ceil(float(at_rows.max()))
+        source, _ = _with_margin(slice(first, last + 1), mask.shape[-2], _FILTERED)
         # Splines: a linear mixture of neighbours would be a blurred mask between pixels.
-        positions = torch.stack([at_rows, at_columns]).numpy()
-        planes = mask.double().cpu().numpy()[0]
+        positions = torch.stack([at_rows - source.start, at_columns]).numpy()
+        planes = mask[..., source, :].double().cpu().numpy()[0]
         read = np.stack([map_coordinates(plane, positions, mode="nearest") for plane in planes])
         return torch.from_numpy(read)[None].clamp(0, 1).to(mask)
 
@@ -163,18 +174,22 @@ class MaskPose:
         along = (2 * band_positions(camera) - 1).tolist()
         return [self.spread * t + self.bend * (t * t - 1 / 3) for t in along]
 
-    def derivatives(self, mask: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    def derivatives(
+        self, mask: Tensor, rows: slice = EVERY
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """`moved`, its derivative by each field of the position, and by blur and tones."""
-        shifted = self._shifted(mask)
-        here = self._blurred(self._toned(shifted))
+        near, inside = _with_margin(rows, mask.shape[-2], _REACH)
+        shifted = self._shifted(mask, near)
+
+        def seen(pose: MaskPose) -> Tensor:
+            return pose._blurred(pose._toned(shifted))[..., inside, :]
+
+        here = seen(self)
         down, right = (
-            (self._next(name).moved(mask) - here) / DIFFERENCE for name in ("down", "right")
+            (self._next(name).moved(mask, rows) - here) / DIFFERENCE for name in ("down", "right")
         )
-        _, _, u, v = (each.to(mask) for each in _coordinates(mask))
-        values = []
-        for name in (BLUR, *TONES):
-            further = self._next(name)
-            values.append((further._blurred(further._toned(shifted)) - here) / DIFFERENCE)
+        _, _, u, v = (each[rows].to(mask) for each in _coordinates(mask))
+        values = [(seen(self._next(name)) - here) / DIFFERENCE for name in (BLUR, *TONES)]
         return here, [down, right, down * u, down * v, right * u, right * v], values
 
     def band_derivatives(self, mask: Tensor, camera: CASSI) -> list[Tensor]:
@@ -188,21 +203,41 @@ class MaskPose:
         return replace(self, **{name: getattr(self, name) + DIFFERENCE})
 
     def text(self, size: tuple[int, int], camera: CASSI) -> str:
-        """In the words of optics, for a mask of `(H, W)`."""
+        """What "the mask lies …" goes on with, for a mask of `(H, W)`; what is nothing is left out.
+
+        People see the mask move; where it is read moves the other way.
+        """
+        parts = [f"{self._shift_text()} than calibrated", *self._turn_texts(size)]
+        if any(self.some(DISPERSION)):
+            parts.append(self._dispersion_text(camera))
+        return ", ".join(parts) + self._blur_text() + self._tones_text()
+
+    def _shift_text(self) -> str:
+        across = f"{abs(self.right):.2f} px further {'left' if self.right > 0 else 'right'}"
+        return f"{across} and {abs(self.down):.2f} px {'higher' if self.down > 0 else 'lower'}"
+
+    def _turn_texts(self, size: tuple[int, int]) -> list[str]:
         height, width = size[0] / 2, size[1] / 2
         down_turn, right_turn = self.down_by_column / width, self.right_by_row / height
         turn = math.degrees((down_turn - right_turn) / 2)
-        skew = math.degrees((down_turn + right_turn) / 2)
+        skew = abs(math.degrees((down_turn + right_turn) / 2))
+        wider, taller = (-100 * self.right_by_column / width, -100 * self.down_by_row / height)
+        texts = {
+            f"turned by {abs(turn):.3f}° {'counter' * (turn > 0)}clockwise": abs(turn) >= 5e-4,
+            f"its width changed by {wider:+.2f} %": abs(wider) >= 5e-3,
+            f"its height changed by {taller:+.2f} %": abs(taller) >= 5e-3,
+            f"skewed by {skew:.3f}°": skew >= 5e-4,
+        }
+        return [text for text, is_seen in texts.items() if is_seen]
+
+    def _dispersion_text(self, camera: CASSI) -> str:
         over = max(camera.offsets)
         # Told along the axis: to the left, bands that land further right lie closer together.
         rightwards = camera.offsets[-1] >= camera.offsets[0]
         wider = 2 * self.spread if rightwards else -2 * self.spread
         return (
-            f"{self.right:+.2f} px to the right and {self.down:+.2f} px down, turned by "
-            f"{turn:+.3f}°, stretched by {100 * self.right_by_column / width:+.2f} % across its "
-            f"columns and {100 * self.down_by_row / height:+.2f} % across its rows, skewed by "
-            f"{skew:+.3f}°, and the spectrum is spread over {over + wider:.2f} px instead of "
-            f"{over:g}, bent by {self.bend:+.2f} px{self._blur_text()}{self._tones_text()}"
+            f"and the spectrum is spread over {over + wider:.2f} px instead of {over:g}, bent by "
+            f"{self.bend:+.2f} px"
         )
 
     def _blur_text(self) -> str:
@@ -277,6 +312,18 @@ def _blur_kernel(variance: float) -> NDArray[np.float64]:
 
 _REACH = 14
 """Pixels to each side, enough for `MOST_BLUR`."""
+_FILTERED = 10
+"""Rows beside these from which what a spline reads still depends on, to rounding."""
+
+
+def _with_margin(rows: slice, height: int, margin: int) -> tuple[slice, slice]:
+    """`rows` and up to `margin` beside them, at least one row of the frame; and where in these
+    they lie."""
+    start = 0 if rows.start is None else rows.start
+    stop = height if rows.stop is None else rows.stop
+    first = min(max(0, start - margin), height - 1)
+    near = slice(first, max(first + 1, min(height, stop + margin)))
+    return near, slice(start - near.start, stop - near.start)
 
 
 def _along(values: Tensor, camera: CASSI, further: list[float]) -> Tensor:
@@ -325,6 +372,8 @@ MASK_FOUND_SCORE = 8.0
 """Score from which the mask is taken to be in the snapshot."""
 SMALLEST = 96
 """Rows and columns below which chance cannot be told from a code; at 80 right masks are missed."""
+MET = (0.75, 1.5)
+"""Rows and columns within which a shift of whole pixels is met; columns are less well known."""
 MARGIN = 3
 """Pixels along the dispersion by which the ends of the code may be misjudged."""
 LONGER = 6
@@ -372,6 +421,12 @@ class Registration:
     def is_longer(self) -> bool:
         """Whether the code is found over clearly more pixels than the camera has bands for."""
         return self.found and self.span > self.extent + 1 + LONGER
+
+    def is_met_by(self, pose: MaskPose) -> bool:
+        """Whether a mask in `pose` lies where it fits best, if that is only a shift away."""
+        rows, columns = self.shift
+        is_near = abs(rows + pose.down) < MET[0] and abs(columns + pose.right) < MET[1]
+        return is_near and self.found and self.orientation == "as given"
 
     @property
     def fits(self) -> bool:

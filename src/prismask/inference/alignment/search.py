@@ -21,11 +21,10 @@ At a tenth of the cost `probe_mask` tells whether a search would be worth it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from operator import itemgetter
 
 import torch
 from torch import Tensor
@@ -64,8 +63,8 @@ SLIDE, SLIDES = 0.35, 4
 """Pixels of a step along the dispersion, and most of them."""
 SLID_FAR = 0.1
 """Pixels from which other turns follow a slide."""
-RUNS = 1 + sum(2 * (turns + SLIDES + 2) + 1 for _, turns, _ in STAGES)
-"""Most cubes of all strips."""
+USUAL = (22, 12, 12)
+"""Cubes of all strips that each stage usually takes; at most it is two to three times as many."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +93,10 @@ class Alignment:
             return "the mask lies where it was calibrated, as far as one can tell."
         width = f", the spectrum's width to {2 * self.std.spread:.2f} px" * bool(self.std.spread)
         return (
-            f"the mask is read {self.pose.text(size, camera)}: so a network's cube leaves "
-            f"{100 * self.after:.2g} % of the snapshot unexplained instead of "
-            f"{100 * self.before:.2g} %. The shift is known to about {self.std.right:.2f} px to "
-            f"the right and {self.std.down:.2f} px down{width} (standard deviations)."
+            f"the mask lies {self.pose.text(size, camera)}. Reconstructed like this, "
+            f"{100 * self.after:.2g} % of the snapshot is left unexplained instead of "
+            f"{100 * self.before:.2g} %. The shift is known to about {self.std.right:.2f} px "
+            f"horizontally and {self.std.down:.2f} px vertically{width} (standard deviations)."
         )
 
 
@@ -110,20 +109,22 @@ def align_mask(
     """Find the pose of the mask of one snapshot, dispersed along the width, in the network's units.
 
     bad: pixels `(H, L)` that say nothing; None: there are none.
-    progress: called after each cube of all strips with how many were made, of how many at most.
+    progress: called after each cube of all strips; what is left is what it usually takes.
     """
     search = Search(engine, seen, bad, progress)
     here = search.left(MaskPose())
     before = here.level
     found = Alignment(MaskPose(), before, before)
-    free = STAGES[0][0]
-    for more, turns, least in STAGES if before else ():
+    free: tuple[str, ...] = STAGES[0][0]
+    for stage, (more, turns, least) in enumerate(STAGES if before else ()):
+        search.enter(stage)
         tried = tuple(dict.fromkeys((*free, *more)))
         pose, std = search.best(found.pose, tried, turns)
         there = search.left(pose)
         # Cells let as much light through everywhere: what helps here and harms there is no curve.
         if there.level < (1 - least) * here.level and (more != TONES or there.is_below(here)):
             found, free, here = Alignment(pose, before, there.level, std), tried, there
+    search.enter(len(STAGES))
     return found
 
 
@@ -137,7 +138,8 @@ class Search:
         bad: Tensor | None = None,
         progress: Progress | None = None,
     ) -> None:
-        self.engine, self.seen, self.progress, self.runs = engine, seen, progress, 0
+        self.engine, self.seen, self.progress = engine, seen, progress
+        self.runs, self.stage_ends = 0, 1
         self.counts = torch.ones_like(seen.measurement)
         if bad is not None:
             self.counts = self.counts * ~bad
@@ -150,9 +152,9 @@ class Search:
         for _ in range(most):
             doubt = UNKNOWN_STD if pose == MaskPose() else POSED_STD
             spread = torch.full_like(told[:, :1], doubt) if stated is None else stated
-            shown = self.seen._replace(mask=pose.read(told, self.seen.camera), mask_std=spread)
+            shown = self.seen._replace(mask_std=spread)
             lines = [
-                seen_lines(self.engine, shown, rows, self.counts, halo=CONTEXT)
+                seen_lines(self.engine, shown, rows, self.counts, halo=CONTEXT, pose=pose)
                 for rows in self.fitted
             ]
             before, (pose, std) = pose, step_pose(lines, told, pose, free)
@@ -168,8 +170,8 @@ class Search:
         slid, level = self.slide(turned)
         if abs(slid.right - turned.right) <= SLID_FAR:
             return slid, std
-        again, std = self.turns(slid, free, most)
-        return (again if self._level(again) < level else slid), std
+        again, later = self.turns(slid, free, most)
+        return (again, later) if self._level(again) < level else (slid, std)
 
     def slide(self, pose: MaskPose) -> tuple[MaskPose, float]:
         """`pose` shifted along the dispersion to where its lines leave least, and what they leave.
@@ -178,23 +180,36 @@ class Search:
         that its mask is right knows.
         """
 
-        def shifted(by: float) -> tuple[float, MaskPose]:
-            there = replace(pose, right=pose.right + by)
-            return self._level(there), there
+        levels: dict[int, float] = {}
 
-        least = self._level(pose)
+        def there(by: float) -> MaskPose:
+            return replace(pose, right=pose.right + by * SLIDE)
+
+        def level(steps: int) -> float:
+            if steps not in levels:
+                levels[steps] = self._level(there(steps))
+            return levels[steps]
+
+        at = 0
         for _ in range(SLIDES):
-            sides = shifted(-SLIDE), shifted(SLIDE)
-            level, there = min(sides, key=itemgetter(0))
-            if level < least:
-                least, pose = level, there
-                continue
-            # The lowest point of the parabola through all three.
-            (before, _), (after, _) = sides
-            bend = before - 2 * least + after
-            level, there = shifted(SLIDE * (before - after) / (2 * bend) if bend > 0 else 0.0)
-            return (there, level) if level < least else (pose, least)
-        return pose, least
+            nearest = min((at - 1, at + 1), key=level)
+            if level(nearest) >= level(at):
+                return self._lowest(at, there, level)
+            at = nearest
+        return there(at), level(at)
+
+    def _lowest(
+        self, at: int, there: Callable[[float], MaskPose], level: Callable[[int], float]
+    ) -> tuple[MaskPose, float]:
+        """The lowest point of the parabola through three levels, if less is left there."""
+        before, here, after = (level(at + beside) for beside in (-1, 0, 1))
+        bend = before - 2 * here + after
+        if bend > 0 and before != after:
+            pose = there(at + (before - after) / (2 * bend))
+            lowest = self._level(pose)
+            if lowest < here:
+                return pose, lowest
+        return there(at), here
 
     def _level(self, pose: MaskPose) -> float:
         """What is left of the lines that poses are found from."""
@@ -208,10 +223,20 @@ class Search:
         self._count()
         return left
 
+    def enter(self, stage: int) -> None:
+        """A stage begins, or the end: what was not needed before it counts as done."""
+        self.runs, self.stage_ends = 1 + sum(USUAL[:stage]), 1 + sum(USUAL[: stage + 1])
+        if stage == len(USUAL):
+            self._tell()
+
     def _count(self) -> None:
-        self.runs += 1
+        # A stage that takes longer than usual waits at its end.
+        self.runs = min(self.runs + 1, self.stage_ends)
+        self._tell()
+
+    def _tell(self) -> None:
         if self.progress is not None:
-            self.progress(self.runs, RUNS, {"stage": "searching for the mask's pose"})
+            self.progress(self.runs, 1 + sum(USUAL), {"stage": "searching for the mask's pose"})
 
 
 def strips(signal: Tensor) -> tuple[list[slice], list[slice]]:
@@ -256,17 +281,16 @@ def residual(engine: Engine, seen: Observation, pose: MaskPose, pieces: Sequence
     pose is right, but for what people state, and its cube is taken before the last step.
     """
     energies, lights = [], []
-    moved = pose.moved(seen.mask)
     noise = None if seen.noise is None else seen.noise.to(engine.device)
     std = torch.zeros_like(seen.mask[:, :1]) if seen.mask_std is None else seen.mask_std
-    stated = seen._replace(mask=moved, noise=noise, mask_std=std)
+    stated = seen._replace(noise=noise, mask_std=std)
 
     def cut(image: Tensor, rows: slice) -> Tensor:
         return image[..., rows, :].to(engine.device)
 
     for rows in pieces:
         one = stated.with_images(partial(cut, rows=rows))
-        one = one._replace(mask=pose.by_band(one.mask, seen.camera).clamp(0, 1))
+        one = one._replace(mask=pose.read(seen.mask, seen.camera, rows).to(engine.device))
         cube = engine.network.before_projection(one)
         gone = one.measurement - seen.camera.forward(cube, one.mask)
         energies.append(float(gone.double().square().sum()))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -88,6 +88,7 @@ def seen_lines(
     counts: Tensor,
     tick: Callable[[int], None] = lambda lines: None,
     halo: int = HALO,
+    pose: MaskPose | None = None,
 ) -> Lines:
     """Some lines of snapshots `(N, H, L)` with their cubes, before a step that fits them to any
     mask.
@@ -95,10 +96,14 @@ def seen_lines(
     seen: dispersed along the width; mask and mask_std are what the network is told.
     counts: as in `Observed`, of whole frames. tick: told the lines of each cube that was made.
     halo: lines beside those that are wanted which the network sees as well.
+    pose: that of the mask; None: it is given as it lies.
     """
     device = engine.device
     first, last = max(0, rows.start - halo), min(seen.mask.shape[-2], rows.stop + halo)
     near = seen.with_images(lambda image: image[..., first:last, :].to(device))
+    if pose is not None:
+        read = pose.read(seen.mask, seen.camera, slice(first, last))
+        near = near._replace(mask=read.to(device))
     cubes = []
     for one in near.one_by_one():
         noise = None if one.noise is None else one.noise.to(device)
@@ -131,18 +136,19 @@ def step_pose(
 def _one_step(
     lines: Sequence[Lines], told: Tensor, pose: MaskPose, free: Sequence[str]
 ) -> tuple[MaskPose, MaskPose]:
-    here, by_position, by_value = pose.derivatives(told)
-    by_name = dict(zip((*POSITION, BLUR, *TONES), (*by_position, *by_value), strict=True))
     matrix = torch.zeros(len(free), len(free), dtype=torch.float64)
     right = torch.zeros(len(free), dtype=torch.float64)
     energy, pixels = 0.0, 0
     for some in lines:
         observed, camera = some.observed, some.observed.camera
-        changes = {name: pose.by_band(some.of(by_name[name]), camera)
+        here, by_position, by_value = pose.derivatives(told, some.rows)
+        here = here.to(observed.signal)
+        by_name = dict(zip((*POSITION, BLUR, *TONES), (*by_position, *by_value), strict=True))
+        changes = {name: pose.by_band(by_name[name].to(here), camera)
                    for name in free if name in by_name}  # fmt: skip
         if not set(free).isdisjoint(DISPERSION):
-            changes |= zip(DISPERSION, pose.band_derivatives(some.of(here), camera), strict=True)
-        code = pose.by_band(some.of(here), camera).clamp(0, 1)
+            changes |= zip(DISPERSION, pose.band_derivatives(here, camera), strict=True)
+        code = pose.by_band(here, camera).clamp(0, 1)
         weight = observed.weights(code).sqrt()
         left = (weight * observed.left(code)).flatten().double().cpu()
         slopes = torch.stack([
@@ -158,8 +164,7 @@ def _one_step(
     matrix += (prior + 1e-12).diag()
     step = torch.linalg.solve(matrix, right - prior * now).clamp(-LONGEST, LONGEST)
     std = (share * torch.linalg.inv(matrix).diagonal()).sqrt()
-    fixed = {name: getattr(pose, name) for name in set(by_name) | set(DISPERSION)}
-    found = MaskPose(**{**fixed, **dict(zip(free, (now + step).tolist(), strict=True))})
+    found = replace(pose, **dict(zip(free, (now + step).tolist(), strict=True)))
     return found, MaskPose(**dict(zip(free, std.tolist(), strict=True)))
 
 

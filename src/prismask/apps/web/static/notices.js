@@ -1,12 +1,12 @@
 // What was noticed about a result, and what can be done about it at one press. Notes that need no
-// answer are folded away; how far to trust the cube never is.
+// answer are folded away; how far to trust the cube never is, nor what aligning the mask has found.
 import { byId, duration, element, get, watch } from "/static/shared.js";
 
 export function showNotices(place, facts) {
   const warnings = facts.notices.filter((one) => one.level === "warning");
   const notes = facts.notices.filter((one) => one.level !== "warning");
   place.replaceChildren(...warnings.map((one) => box(one, facts)));
-  const isPressing = (one) => one.remedies.length > 0 || one.text.startsWith("Trust:");
+  const isPressing = (one) => one.remedies.length > 0 || /^(Trust:|the mask lies)/.test(one.text);
   place.append(...notes.filter(isPressing).map((one) => box(one, facts)));
   const rest = notes.filter((one) => !isPressing(one));
   byId("notes").hidden = rest.length === 0;

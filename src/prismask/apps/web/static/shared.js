@@ -32,7 +32,9 @@ export async function watch(id, show) {
   while (true) {
     const status = await get(`/api/jobs/${id}`);
     if (status.state === "done") return status;
-    if (status.state === "failed" || status.state === "cancelled") throw new Error(status.message);
+    if (status.state === "failed" || status.state === "cancelled") {
+      throw Object.assign(new Error(status.message), { fixes: status.fixes });
+    }
     const left = `about ${duration(status.seconds_left)} left`;
     const all = status.seconds + status.seconds_left;
     const step = status.total ? `step ${status.done} of ${status.total}` : "starting";

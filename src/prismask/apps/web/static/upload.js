@@ -12,9 +12,26 @@ let about = null;
 let job = null;
 let sending = null;
 
-function say(text, bad = false) {
+function say(text, bad = false, fixes = []) {
   byId("message").textContent = text;
   byId("message").className = bad ? "bad" : "";
+  byId("fixes").replaceChildren(...fixes.filter(({ field }) => !byId(field).value).map(fixButton));
+  if (bad) byId("fixes").scrollIntoView({ block: "nearest" }); // below the fold it would not be seen
+}
+
+// One press mends what the message names: a file the wrong way round, or a mask that is too large.
+function fixButton({ field, value }) {
+  const turned = byId(field).querySelector?.(`option[value="${value}"]`)?.text;
+  const what = { turn_mask: "mask", turn_snapshot: "snapshot" }[field];
+  const title = what ? `Try again with the ${what} ${turned}` : `Try again with this part of the mask: ${value}`;
+  const button = element("button", title);
+  button.type = "button";
+  button.addEventListener("click", () => {
+    byId(field).value = value;
+    byId(field).closest("details").open = true;
+    form.requestSubmit();
+  });
+  return button;
 }
 
 function showBusy(busy) {
@@ -43,11 +60,15 @@ async function offer() {
   byId("largest").textContent = `${(about.limits.upload_bytes / 2 ** 20).toFixed(0)} MiB at most together.`;
   byId("kept").textContent = duration(about.limits.keep_seconds);
   byId("adapt-time").textContent = `about ${duration(60 * about.seconds.adapt)}`;
-  byId("align-time").textContent = `about ${duration(about.seconds.align)}`;
+  byId("align-time").textContent = `about ${duration(about.seconds.align)} for a mask of 256×256 pixels and`
+    + ` ${duration(alignSeconds(LARGE))} for ${LARGE}×${LARGE}`;
   byId("try-time").textContent = `about ${duration(seconds(256, true))}`;
   for (const name of ["how", "samples", "adapt", "iterations", "align"]) byId(name).addEventListener("input", showOptions);
   showOptions();
 }
+
+// It looks at a part of the frame only.
+const alignSeconds = (size) => about.seconds.align * (size / 256) ** 1.5;
 
 const isNetwork = () => !byId("how").value.startsWith("method:");
 
@@ -58,7 +79,7 @@ function seconds(size, plain = false) {
   const isNet = plain || isNetwork();
   const passes = isNet ? Math.max(1, number("samples")) : number("iterations") / 60 || 1;
   const each = isNet ? known.network : known[byId("how").value.replace("method:", "")] ?? known.network;
-  const extra = (isNet ? number("adapt") * known.adapt : 0) + (!plain && byId("align").checked ? known.align : 0);
+  const extra = (isNet ? number("adapt") * known.adapt : 0) + (!plain && byId("align").checked ? alignSeconds(size) : 0);
   return each * passes * (size / 256) ** 2 + extra + known.start;
 }
 
@@ -113,8 +134,8 @@ async function run(stage, begin) {
     const status = await watch(job, showProgress);
     window.location.assign(`/results/${status.result}`);
   } catch (problem) {
-    say(problem.message, true);
     showBusy(false);
+    say(problem.message, true, problem.fixes);
   } finally {
     job = null;
     sending = null;

@@ -138,7 +138,7 @@ async function pick(region) {
     plot.setCurrent(await fetchSpectrum(region));
     const { spectrum } = plot.entries.at(-1);
     const near = spectrum.materials.map((one) => `${one.name} (${one.angle.toFixed(1)}°)`).join(", ");
-    const error = spectrum.band_meaning ? ` Shaded: ${spectrum.band_meaning}.` : " No error bars in this cube.";
+    const error = spectrum.band_meaning ? ` Shaded: error bars (${spectrum.band_meaning}).` : " No error bars in this cube.";
     byId("plot-note").textContent = `${label(region)}: ${spectrum.pixels > 1 ? `mean of ${spectrum.pixels} pixels` : "one pixel"}.${error}${near ? ` Nearest in the library: ${near}.` : ""}`;
     changed();
     // On a phone it lies below the pictures.
