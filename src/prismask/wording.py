@@ -29,6 +29,7 @@ _speaks_flags: ContextVar[bool] = ContextVar("speaks_flags", default=False)
 _SWITCHES = {
     "align": "align=True",
     "average": "average=True",
+    "no-align": "align=False",
     "no-check-mask": "check_mask=False",
     "overwrite": "overwrite=True",
     "resume": "resume=True",

@@ -32,6 +32,7 @@ from prismask.inference.alignment.pose import (
     Registration,
     register,
 )
+from prismask.inference.alignment.search import Probe
 from prismask.inference.engine import project, throughput
 from prismask.inference.options import DEFAULTS, MaskStd, Options
 from prismask.optics.camera import CASSI, as_mask_batch, bands_between
@@ -60,6 +61,10 @@ class Snapshot:
     """How far the mask may be wrong, `(1, 1|C, H, W)`; None where unknown."""
     is_aligned: bool = False
     """Whether the mask is in the pose that this very snapshot says."""
+    probe: Probe | None = None
+    """What other poses of the mask would explain, if they were tried before the cube is made."""
+    is_searched: bool = False
+    """Whether a better pose of its mask was searched for."""
     bad: Tensor | None = None
     """Pixels `(H, L)` that say nothing about the light; `signal` is their neighbours' there, which
     methods with the capability `bad_pixels` do not look at. None: there are none."""

@@ -54,9 +54,10 @@ class MethodOptions:
     check_mask: bool = True
     """Check first that the mask fits the snapshot, and report if another orientation, or a shift of
     a fraction of a pixel, fits better."""
-    align: bool = False
+    align: bool | None = None
     """First find the pose of the mask, to fractions of a pixel, from the snapshot; takes less than
-    a minute of one CPU core, also where a solver makes the cube."""
+    a minute of one CPU core, also where a solver makes the cube. [default: if a network makes the
+    cube and the snapshot contradicts its mask]"""
     adapt: int = 0
     """Steps in which the network is first trained on its own cube of this scene. 60 steps took 64 s
     on two CPU cores and 220 s on one busy core, for any size of frame; the frame itself is then

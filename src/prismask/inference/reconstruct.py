@@ -264,7 +264,7 @@ class Reconstruction:
             *ready.findings,
             *made.findings,
             *_level_findings(made, method, options),
-            *_residual_findings(residual, made, method, options),
+            *_residual_findings(residual, made, method, options, ready.snapshot.is_searched),
             *inspection.wavelength_findings(at, at_source, camera.bands),
         ]
         attrs = {
@@ -337,16 +337,25 @@ def align(snapshot: Snapshot, aligner: Aligner, progress: Progress | None) -> Al
     """Have a method find the pose of the snapshot's mask."""
     found: Alignment = aligner.align(snapshot, progress)
     mask, camera = snapshot.mask, snapshot.camera
-    text = found.text((mask.shape[-2], mask.shape[-1]), camera)
+    finding = Finding("note", found.text((mask.shape[-2], mask.shape[-1]), camera))
+    searched = replace(snapshot, is_searched=True)
+    if snapshot.probe is not None:  # the search that nobody asked for
+        if not found.is_worth_it:
+            return Aligned(searched)
+        text = (
+            f"the snapshot contradicts its mask as calibrated: {finding.text} For further "
+            "snapshots of this camera give this cube as --pose; --no-align keeps the mask as it is."
+        )
+        finding = Finding("warning", text)
     return Aligned(
-        replace(_moved(snapshot, found.pose), is_aligned=found.is_worth_it),
+        replace(_moved(searched, found.pose), is_aligned=found.is_worth_it, probe=None),
         found.pose,
         {
             "mask_pose": list(found.pose.numbers),
             "mask_pose_std": list(found.std.numbers),
             "mask_pose_by": aligner.name,
         },
-        (Finding("note", text),),
+        (finding,),
     )
 
 
@@ -402,9 +411,13 @@ def aligned(
     options: Options,
     progress: Progress | None = None,
 ) -> Aligned:
-    """The snapshot with its mask in its pose, if the options want that."""
+    """The snapshot with its mask in its pose, if the options or the snapshot itself want that."""
     if options.pose is not None:
         return in_pose(snapshot, options.pose.pose)
+    if options.align is None and aligner is not None:
+        snapshot = replace(snapshot, probe=aligner.probe(snapshot, options))
+        if snapshot.probe is not None and snapshot.probe.is_inconsistent:
+            return align(snapshot, aligner, progress)
     if not options.align:
         return Aligned(snapshot)
     if aligner is None:
@@ -413,6 +426,12 @@ def aligned(
             "align out."
         )
     return align(snapshot, aligner, progress)
+
+
+def _may_move(options: Options, aligner: Aligner | None) -> bool:
+    """Whether masks may be read in another pose than they were calibrated in."""
+    looks = options.align is None and options.check_mask and aligner is not None
+    return bool(options.align) or looks or options.pose is not None
 
 
 def delivered(
@@ -438,7 +457,7 @@ def deliver_batch(
     options: Options,
 ) -> Tensor:
     """Cubes `(B, C, H, W)` behind `measurement (B, H, L)`, the numbers that `reconstruct` gives."""
-    if not options.align and options.pose is None:
+    if not _may_move(options, aligner):
         return method.batch(measurement, mask, camera, options)
     made = delivered(method, aligner, measurement, mask, camera, options)
     return torch.stack([torch.from_numpy(one.values) for one in made]).to(measurement.device)
@@ -633,13 +652,13 @@ def _level_findings(made: Estimate, method: Method, options: Options) -> list[Fi
 
 
 def _residual_findings(
-    residual: Residual, made: Estimate, method: Method, options: Options
+    residual: Residual, made: Estimate, method: Method, options: Options, is_searched: bool
 ) -> list[Finding]:
     """What to do about a cube that leaves much of its snapshot unexplained."""
     if made.attrs.get("method") != NETWORK:
         return []
     if made.verdict is not None:
-        return made.verdict.findings(options.align, bool(options.adapt))
+        return made.verdict.findings(is_searched, bool(options.adapt))
     left = residual.over_expected
     can_adapt = "adapt" in method.capabilities
     if left is None or left < RESIDUAL_WARNING_RATIO or not can_adapt:
@@ -651,8 +670,8 @@ def _residual_findings(
     # Also where the snapshot agrees with its mask: a few lines do not show all that can be wrong.
     learn = "" if options.adapt else " (try --adapt 60)"
     decides = "--align shows whether it is the mask."
-    if options.align:
-        decides = "--align found no pose that explains all of it."
+    if is_searched:
+        decides = "No pose was found that explains all of it."
     head = f"the cube leaves {left:.2g} times the noise of its snapshot unexplained"
     if residual.mask_error:
         head = (

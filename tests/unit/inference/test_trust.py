@@ -54,7 +54,7 @@ def test_a_right_case_is_good() -> None:
     assert verdict.grade == "good"
     assert verdict.trust > 0.5
     assert verdict.text.startswith("as in validation with the right mask")
-    assert verdict.findings(align=False, adapt=False) == []
+    assert verdict.findings(is_searched=False, adapt=False) == []
     assert not verdict.takes_solver
 
 
@@ -115,7 +115,7 @@ def test_more_is_worse() -> None:
 
 def test_an_alignment_does_not_silence_it() -> None:
     verdict = rule().verdict(facts(unexplained=0.3), 0.2, None)
-    (before,) = verdict.findings(align=False, adapt=False)
+    (before,) = verdict.findings(is_searched=False, adapt=False)
     (after,) = verdict.findings(align=True, adapt=False)
     assert "--align" in before.text
     assert "--align" not in after.text

@@ -370,13 +370,17 @@ class Verdict:
             "unexplained": round(self.unexplained, 5),
         }
 
-    def findings(self, align: bool, adapt: bool) -> list[Finding]:
-        """A remark where the cube is not to be trusted; the probe has one of its own."""
+    def findings(self, is_searched: bool, adapt: bool) -> list[Finding]:
+        """A remark where the cube is not to be trusted; the probe has one of its own.
+
+        is_searched: whether the mask's pose was searched for. adapt: whether the network has
+            learned the scene.
+        """
         if self.grade == "good" or self.reason in ("probe", "mismatch"):
             return []
         if self.reason == "width":
             return [Finding("note", f"{self.text[:1].upper()}{self.text[1:]}")]
-        ways = [] if align else ["a mask that has moved or lost focus (try --align)"]
+        ways = [] if is_searched else ["a mask that has moved or lost focus (try --align)"]
         ways += [] if adapt else ["a scene unlike those of the training (try --adapt 60)"]
         ways.append(f"spectra with lines or narrow bands (compare with --method {REFERENCE})")
         text = f"{self.text} Possible causes: {', or '.join(ways)}."

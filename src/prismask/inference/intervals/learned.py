@@ -357,15 +357,18 @@ def interval_findings(
     return [Finding("note", text)]
 
 
-def probe_findings(probe: Probe | None, options: Options) -> list[Finding]:
-    """What to do about a mask that its snapshot contradicts."""
+def probe_findings(probe: Probe | None, options: Options, is_searched: bool) -> list[Finding]:
+    """What to do about a mask that its snapshot contradicts.
+
+    is_searched: whether a better pose was searched for already, and not found.
+    """
     if probe is None or not probe.is_inconsistent:
         return []
     advice = "--align finds its pose."
     if options.pose is not None:
-        advice = "The pose may no longer be right: use --align instead of --pose."
-    elif options.align:
-        advice = "--align found no pose that explains it clearly better."
+        advice = "The pose may no longer be right: leave --pose out."
+    elif is_searched:
+        advice = "No pose was found that explains it clearly better."
     text = (
         "the snapshot contradicts its mask: a mask shifted by a fraction of a pixel or blurred, or "
         f"a slightly different dispersion, would leave {two_digits(100 * probe.gain)} % less of it "

@@ -183,6 +183,10 @@ class NetworkMethod:
         taken = Observation(signal, snapshot.mask, snapshot.camera, noise, stated)
         return self.view(taken, level, snapshot.bad)
 
+    def probe(self, snapshot: Snapshot, options: Options = DEFAULTS) -> Probe | None:
+        """Whether the snapshot contradicts its mask; None where that is not known."""
+        return self._probe(snapshot, self.view_of(snapshot), options, self.interval())
+
     def align(self, snapshot: Snapshot, progress: Progress | None = None) -> Alignment:
         """The pose in which the mask explains the snapshot best."""
         seen = self.view_of(snapshot)
@@ -210,7 +214,7 @@ class NetworkMethod:
     ) -> Estimate:
         """One pass, or one for each sampled mask; the result is in the snapshot's units again."""
         seen, interval = self.view_of(snapshot), self.interval()
-        probe = None if snapshot.is_aligned else self._probe(seen, options, interval)
+        probe = snapshot.probe or self._probe(snapshot, seen, options, interval)
         if interval is not None:
             interval = interval.for_classes(classes_of(seen.adapter, probe))
         tails = ((1 - options.level) / 2, (1 + options.level) / 2)
@@ -234,7 +238,7 @@ class NetworkMethod:
                 lower, upper = (e.numpy() for e in interval.ends(evidence, options.level))
                 verdict = self._verdict(evidence, interval, options.level, upper - lower)
         findings = (
-            *probe_findings(probe, options),
+            *probe_findings(probe, options, snapshot.is_searched),
             *gain_findings(float(seen.gain)),
             *seen.adapter.findings(),
             *self._spread_findings(seen),
@@ -278,14 +282,16 @@ class NetworkMethod:
 
     @part("probe")
     def _probe(
-        self, seen: View, options: Options, interval: LearnedInterval | None
+        self, snapshot: Snapshot, seen: View, options: Options, interval: LearnedInterval | None
     ) -> Probe | None:
         """Whether the snapshot agrees with its mask.
 
         None where it is not wanted, and where it is not known what the answer is worth: for other
         weights, and behind other cameras, which networks see a little wrongly with any mask.
         """
-        if not options.check_mask or interval is None or seen.adapter.is_other_camera:
+        if snapshot.is_aligned or not options.check_mask:
+            return None
+        if interval is None or seen.adapter.is_other_camera:
             return None
         return probe_mask(self.engine, seen.shown)
 

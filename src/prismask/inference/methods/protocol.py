@@ -27,6 +27,7 @@ from prismask.progress import Progress
 from prismask.wording import Finding
 
 if TYPE_CHECKING:
+    from prismask.inference.alignment.search import Probe
     from prismask.inference.intervals.evidence import Evidence, Verdict
 
 Array = NDArray[np.float32]
@@ -100,6 +101,9 @@ class Method(Protocol):
 
 class Aligner(Method, Protocol):
     """A method with the capability `align`."""
+
+    def probe(self, snapshot: Snapshot, options: Options = DEFAULTS) -> Probe | None:
+        """Whether the snapshot contradicts its mask; None where it cannot tell, or need not."""
 
     def align(self, snapshot: Snapshot, progress: Progress | None = None) -> Any:
         """The pose of the mask that explains the snapshot best, an `alignment.search.Alignment`."""
