@@ -25,7 +25,6 @@ from prismask.models.inputs import UNKNOWN, Noise, Observation, network_input
 from prismask.models.network import (
     Reconstructor,
     SnapshotBackbone,
-    last_stage,
     run_backbone,
     works_from_snapshot,
 )
@@ -98,9 +97,9 @@ class FastReconstructor:
         """As `Reconstructor.before_projection`, with the posterior's mean mask."""
         if not works_from_snapshot(self.backbone):
             return self.reconstruct(self._with_mean_mask(seen))
-        run = partial(_last_stage, self.backbone, seen.camera)
+        run = partial(_before_projection, self.backbone, seen.camera)
         given = self._tensors(self._with_mean_mask(seen))
-        return self._replayed(run, (seen.camera, "last stage"), *given).float()
+        return self._replayed(run, (seen.camera, "before projection"), *given).float()
 
     def _with_mean_mask(self, seen: Observation) -> Observation:
         return seen._replace(mask=self.model.posterior.mean(as_mask_batch(seen.mask)))
@@ -123,10 +122,11 @@ class FastReconstructor:
 # Of tensors alone, as a recording needs them.
 
 
-def _last_stage(
+def _before_projection(
     backbone: nn.Module, camera: CASSI, measurement: Tensor, mask: Tensor, *facts: Tensor
 ) -> Tensor:
-    return last_stage(backbone, Observation(measurement, mask, camera, *facts))
+    seen = Observation(measurement, mask, camera, *facts)
+    return cast("SnapshotBackbone", backbone).before_projection(seen)
 
 
 def _run(

@@ -56,6 +56,10 @@ class SnapshotBackbone(Protocol):
         """What every stage says."""
         ...
 
+    def before_projection(self, seen: Observation) -> Tensor:
+        """The cube `(B, C, H, W)` before a last step that would fit it to any mask."""
+        ...
+
     def redrawn(self, seen: Observation, noises: Iterable[Tensor]) -> Iterator[Tensor]:
         """A cube `(B, C, H, W)` for each mask drawn around the one that is given.
 
@@ -151,7 +155,7 @@ class Reconstructor(nn.Module):
         How little it explains says how wrong the mask is. Most networks have no such step.
         """
         if works_from_snapshot(self.backbone):
-            return last_stage(self.backbone, seen)
+            return cast("SnapshotBackbone", self.backbone).before_projection(seen)
         return self.reconstruct(seen)
 
     def sample(
@@ -186,11 +190,6 @@ def wants_physics(backbone: nn.Module) -> bool:
 def works_from_snapshot(backbone: nn.Module) -> bool:
     """Whether the backbone is called as `SnapshotBackbone` says."""
     return bool(getattr(backbone, "works_from_snapshot", False))
-
-
-def last_stage(backbone: nn.Module, seen: Observation) -> Tensor:
-    """The cube `(B, C, H, W)` of a `SnapshotBackbone`'s last stage, before its last step."""
-    return cast("SnapshotBackbone", backbone).estimates(seen).cubes[-2:][0]
 
 
 def run_backbone(backbone: nn.Module, planes: Tensor, seen: Observation) -> Tensor:

@@ -279,6 +279,17 @@ class Lumen(nn.Module):
         cube, mask, left = self.exit(features, belief, shot, *known.facts)
         return Estimates((*cubes, cube), (*masks, mask), left)
 
+    def before_projection(self, seen: Observation) -> Tensor:
+        """What the last look sees (`models.network.SnapshotBackbone`)."""
+        known = self._known(seen)
+        features, belief, shot = self.entry(*known)
+        *before, last = self.stages
+        for stage in before:
+            features, belief = stage(features, belief, shot, known.camera, known.basis)
+        assert isinstance(last, Stage)
+        belief: Belief = last.look(features, belief, shot, known.camera, known.basis)[1]
+        return belief.cube
+
     def redrawn(self, seen: Observation, noises: Iterable[Tensor]) -> Iterator[Tensor]:
         """A cube for each drawn mask (`models.network.SnapshotBackbone`).
 
