@@ -15,7 +15,7 @@ from torch import Tensor
 from prismask.apps.cli.models import _facts, _weights_line
 from prismask.errors import PrismaskWarning
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.camera_match import AsItIs, Turn, View, adapter_for
+from prismask.inference.camera_match import CameraMatch, Turn, View, match_camera
 from prismask.inference.inspection import prepare
 from prismask.inference.methods import registry
 from prismask.inference.methods.network import NetworkMethod, _pieces
@@ -368,11 +368,9 @@ def test_an_interval_serves_other_band_counts() -> None:
 # --- which cameras it has learned -----------------------------------------------------------------
 
 
-def adapter(camera: CASSI, **record: Any) -> AsItIs:
+def match(camera: CASSI, **record: Any) -> CameraMatch:
     known = {"backbone": "lumen", "bands": 28, **trained_with(CASSI.from_step(28, 2.0)), **record}
-    found = adapter_for(camera, known)
-    assert isinstance(found, AsItIs)
-    return found
+    return match_camera(camera, known)
 
 
 LEARNED = {"spread": [0.6, 1.1], "bend": 0.1, "jitter": 0.3, "band_counts": [16, 40]}
@@ -400,7 +398,7 @@ BENT = CASSI(tuple(54 * (u + 0.3 * u * (1 - u)) for u in np.linspace(0, 1, 28)))
     ],
 )
 def test_the_record_says_behind_which_cameras_it_learned(camera: CASSI, beyond: str) -> None:
-    found = adapter(camera, **LEARNED)
+    found = match(camera, **LEARNED)
     assert found.is_within_reach == (not beyond)
     assert beyond in " ".join(found.beyond)
     assert bool(found.beyond) == bool(beyond)
@@ -427,7 +425,7 @@ TRIED = {**LEARNED, "measured_cameras": {"bands": [8, 54], "length_px": [21.5, 7
     ],
 )
 def test_all_between_cameras_that_were_tried_is_within_reach(camera: CASSI, beyond: str) -> None:
-    found = adapter(camera, **TRIED)
+    found = match(camera, **TRIED)
     assert found.is_within_reach == (not beyond)
     assert beyond in " ".join(found.beyond)
     assert found.is_other_camera, "its errors are still its own"
@@ -449,7 +447,7 @@ def test_all_between_cameras_that_were_tried_is_within_reach(camera: CASSI, beyo
 def test_spectra_longer_than_those_tried_are_read_with_longer_pixels(
     bands: int, step: float, stretch: float
 ) -> None:
-    found = adapter(CASSI.from_step(bands, step), **TRIED)
+    found = match(CASSI.from_step(bands, step), **TRIED)
     assert found.stretch == pytest.approx(stretch)
     notes = [line.text for line in found.findings() if line.weight == "note"]
     assert len(notes) == (stretch < 1)
@@ -458,21 +456,21 @@ def test_spectra_longer_than_those_tried_are_read_with_longer_pixels(
         [] if abs(step) * (bands - 1) <= 135 else ["warning"]
     )
     # Where nobody has looked how far it reaches, nothing is stretched.
-    assert adapter(CASSI.from_step(bands, step), **LEARNED).stretch == 1
+    assert match(CASSI.from_step(bands, step), **LEARNED).stretch == 1
 
 
 def test_one_camera_in_the_record_is_one_camera_and_those_near_it() -> None:
-    assert adapter(CASSI.from_step(26, 2.1)).is_within_reach
-    assert not adapter(CASSI.from_step(16, 3.0)).is_within_reach
-    assert not adapter(CASSI.from_step(28, 1.5)).is_within_reach
-    assert adapter_for(CASSI.from_step(5), {"backbone": "lumen", "bands": 28}).is_within_reach
+    assert match(CASSI.from_step(26, 2.1)).is_within_reach
+    assert not match(CASSI.from_step(16, 3.0)).is_within_reach
+    assert not match(CASSI.from_step(28, 1.5)).is_within_reach
+    assert match_camera(CASSI.from_step(5), {"backbone": "lumen", "bands": 28}).is_within_reach
 
 
 def test_cameras_of_the_family_have_errors_of_their_own() -> None:
     """The interval was fitted behind the record's camera, turned or not."""
-    assert not adapter(CASSI.from_step(28, -2.0, "height"), **LEARNED).is_other_camera
-    assert adapter(CASSI.from_step(28, 1.8), **LEARNED).is_other_camera
-    assert adapter(CASSI.from_step(24, 2.0), **LEARNED).is_other_camera
+    assert not match(CASSI.from_step(28, -2.0, "height"), **LEARNED).is_other_camera
+    assert match(CASSI.from_step(28, 1.8), **LEARNED).is_other_camera
+    assert match(CASSI.from_step(24, 2.0), **LEARNED).is_other_camera
 
 
 @pytest.fixture
