@@ -59,7 +59,7 @@ from prismask.optics.randomness import seed_of
 
 SOURCES: dict[str, str] = {
     "masks": "spread over masks",
-    "samples": "spread over posterior samples",
+    "samples": "spread over samples",
     "interval": "calibrated interval",
 }
 """Where an error bar can come from."""
