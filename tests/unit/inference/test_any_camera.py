@@ -250,17 +250,35 @@ def test_one_seed_draws_the_same_masks_whatever_the_tiles() -> None:
     np.testing.assert_allclose(cut.std, first.std, atol=1e-4)
 
 
+@pytest.mark.parametrize("planes", [1, None], ids=["one plane", "a plane per band"])
+@pytest.mark.parametrize("name", ["along the height", "to the left"])
+def test_samples_are_read_back_from_longer_pixels(name: str, planes: int | None) -> None:
+    """And masks are drawn plane by plane, in whatever frame the network sees."""
+    camera, model = LONG[name], tried()
+    shot, mask = snapshots(camera, 1, planes or camera.bands)
+    cubes = [
+        made(model, shot[0], mask, camera, samples=3, noise_std=0.01, **told)
+        for told in ({}, {"mask_std": 0.05}, {"mask_std": 0.0})
+    ]
+    for cube in cubes:
+        assert cube.std is not None
+        assert cube.std.shape == cube.values.shape == (camera.bands, *SIZE)
+        assert (cube.std >= 0).all()
+    unknown, told, exact = (float(np.square(cube.std).mean()) for cube in cubes)
+    assert min(unknown, told) > 1e-6 > exact
+
+
 def test_only_the_last_stage_is_computed_for_every_mask() -> None:
-    model, ran = lumen(stages=3), [0, 0, 0]
-    for number, stage in enumerate(model.backbone.stages):  # type: ignore[arg-type, union-attr]
+    backbone: Any = lumen(stages=3).backbone
+    ran = [0, 0, 0]
 
-        def count(*_: Any, number: int = number) -> None:
-            ran[number] += 1
+    def count(number: int) -> None:
+        ran[number] += 1
 
-        stage.register_forward_hook(count)
+    for number, stage in enumerate(backbone.stages):
+        stage.register_forward_hook(lambda *_, number=number: count(number))
     (shot, mask) = snapshots(NOMINAL)
     seen = Observation(shot, mask, NOMINAL, torch.zeros(1), torch.full_like(mask, 0.1))
-    backbone: Any = model.backbone
     cubes = list(backbone.redrawn(seen, torch.randn(5, 1, 1, *SIZE, generator=seeded(4))))
     assert ran == [1, 1, 5]
     assert not torch.allclose(cubes[0], cubes[1], atol=1e-3)
