@@ -420,7 +420,7 @@ def doubt(belief: Belief, shot: Shot, camera: CASSI, noise: Tensor, spread: Tens
     """How wrong each pixel of the mask may be, `(B, 1|C, H, W)`: as stated, else as it seems.
 
     It seems as wrong as pixels that err independently would have to be for the cube to leave what
-    it leaves of the snapshot, beyond the noise: one number of each snapshot.
+    it leaves of the snapshot, beyond the noise: one number for all that is seen at once.
     """
     each = noise if noise.ndim > 1 else noise[:, None, None]
     says = (each < BLIND).to(belief.cube)
