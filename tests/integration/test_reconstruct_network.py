@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +13,15 @@ from tiny_network import BANDS, CAMERA, RANGE_NM, masks, scenes, train
 from torch import Tensor
 
 from prismask.errors import WeightsError
-from prismask.inference.camera_match import BandAdapter
-from prismask.inference.engine import Engine
 from prismask.inference.intervals.learn import fit_record
-from prismask.inference.intervals.snapshots import Plan, Studio, collect, draw_cameras
+from prismask.inference.intervals.snapshots import Plan, Studio, collect
 from prismask.inference.methods.registry import network_method
 from prismask.inference.options import Options
 from prismask.inference.reconstruct import reconstruct
-from prismask.models.inputs import Observation
 from prismask.models.network import Reconstructor
 from prismask.models.weights import load_weights, read_record, save_weights
 from prismask.optics.camera import CASSI
 from prismask.scenes.records import Cube, Mask, Measurement
-from prismask.scenes.resample import resample
 
 pytestmark = pytest.mark.slow
 CPU = torch.device("cpu")
@@ -135,59 +129,6 @@ def test_an_unknown_exposure_gives_the_same_cube(model: Reconstructor) -> None:
     assert plain.upper is not None
     ratio = np.median((dim.upper - dim.values) / 0.01) / np.median(plain.upper - plain.values)
     assert ratio == pytest.approx(1.0, abs=0.35)
-
-
-@pytest.mark.parametrize("bands", [7, 10])
-def test_another_number_of_bands(model: Reconstructor, bands: int) -> None:
-    """Nearly as good as on its own bands, far better than pretending; the residual is sane."""
-    camera = CASSI.from_step(bands)
-    own, adapted, pretended = [], [], []
-    own_residuals, residuals = [], []
-    for seed in range(304, 308):
-        [mask] = masks(1, seed=seed)
-        [truth], [native] = (
-            scenes(range(seed, seed + 1), bands=bands),
-            scenes(range(seed, seed + 1)),
-        )
-        home = reconstruct(*_shot(native, mask), CAMERA, model=model)
-        own.append(_rmse(home, native))
-        own_residuals.append(home.attrs["residual_relative"])
-        cube = reconstruct(*_shot(truth, mask, camera), camera, model=model)
-        assert cube.values.shape == (bands, 64, 64)
-        assert "virtual camera" in " ".join(cube.attrs["findings"])
-        adapted.append(_rmse(cube, truth))
-        residuals.append(cube.attrs["residual_relative"])
-        # The same without the factor C′ / C.
-        adapter = BandAdapter.between(camera, BANDS)
-        signal = camera.forward(truth[None], mask[None])[0]
-        seen = Observation(signal[None], mask[None], adapter.shown)
-        wrong = Engine(model, CPU, "float32").run(seen).values
-        pretended.append(float((adapter.back(wrong) - truth).square().mean().sqrt()))
-    assert np.mean(adapted) < 1.25 * np.mean(own)
-    assert np.mean(adapted) < np.mean(pretended)
-    assert np.mean(residuals) < 1.2 * np.mean(own_residuals)
-
-
-@pytest.mark.filterwarnings("ignore:the network was trained at:prismask.errors.PrismaskWarning")
-def test_behind_other_cameras_it_covers_what_it_says(model: Reconstructor, tmp_path: Path) -> None:
-    """On cameras, scenes and masks that no calibration saw."""
-    known = copy.copy(model)
-    others = draw_cameras(CAMERA, 8, seed=4)
-    plan = replace(PLAN, other=0.5)
-    known.record = {**model.record, "interval": _interval(model, tmp_path, plan, others)}
-    at, inside = np.linspace(*RANGE_NM, BANDS), []
-    for number, camera in enumerate(draw_cameras(CAMERA, 12, seed=5)):
-        first = 300 + 2 * number
-        for native, mask in zip(scenes(range(first, first + 2)), masks(2, first), strict=True):
-            own = np.linspace(*RANGE_NM, camera.bands)
-            truth = torch.tensor(resample(Cube(native.numpy(), at), own).values)
-            cube = reconstruct(*_shot(truth, mask, camera), camera, model=known)
-            assert cube.lower is not None
-            assert cube.upper is not None
-            covered = (truth.numpy() >= cube.lower) & (truth.numpy() <= cube.upper)
-            inside.append(float(covered.mean()))
-        assert "including 8 other cameras" in cube.attrs["interval"]
-    assert 0.86 < np.mean(inside) < 0.98
 
 
 def test_the_interval_travels_with_the_weights(model: Reconstructor, tmp_path: Path) -> None:

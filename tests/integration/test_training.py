@@ -629,13 +629,14 @@ def test_a_network_for_an_odd_camera_knows_it(tmp_path: Path, design: str) -> No
     assert camera == CASSI((7.5, 5.0, 2.0, 0.0), design=design)  # type: ignore[arg-type]
     assert record["step_px"] == -2.5
     assert outcome.state.step > 0
-    # Its own camera needs no turning, and another design is none it would be taken for.
+    # Its own camera needs no turning, and one of another design it does not serve.
     method = NetworkMethod(Engine(load_weights(path), torch.device("cpu")), "odd")
-    adapter = method.adapter(camera)
-    assert adapter.is_within_reach
-    assert Turn.towards(camera, adapter.trained_step) == Turn()
+    match = method.match(camera)
+    assert not match.is_other_camera
+    assert Turn.towards(camera, match.trained_step) == Turn()
     other = CASSI(camera.offsets, design="dual" if design == "single" else "single")
-    assert not method.adapter(other).is_within_reach
+    with pytest.raises(ConfigError, match=r"odd serves the cameras .*disperser"):
+        method.match(other)
 
 
 def test_the_time_left_runs_out_as_the_schedule_does(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from prismask.inference.intervals.evidence import Evidence  # noqa: E402
 from prismask.inference.intervals.snapshots import Plan, Studio, draw_cameras  # noqa: E402
 from prismask.models.network import Reconstructor  # noqa: E402
 from prismask.models.registry import create_model  # noqa: E402
+from prismask.models.weights import trained_with  # noqa: E402
 from prismask.optics.camera import CASSI  # noqa: E402
 from prismask.optics.fabricate import fabricate_mask, random_aperture  # noqa: E402
 from prismask.optics.faults import Variation, make_fault, vary  # noqa: E402
@@ -328,7 +329,9 @@ def shots() -> Made:
     own = CASSI.from_step(8)
     grid = tuple(np.linspace(450.0, 650.0, 8))
     scenes = {f"s{k}": random_scene(k, (48, 72), grid) for k in range(2)}
-    others, region = draw_cameras(own, 2, 5), fabricate_mask((60, 90), seeded(8))
+    measured = {"bands": [4, 16], "length_px": [0.625 * 14, 35]}
+    known = {"backbone": "lumen", "bands": 8, **trained_with(own), "measured_cameras": measured}
+    others, region = draw_cameras(known, 2, 5), fabricate_mask((60, 90), seeded(8))
     studio = Studio(Plan(32, 40, seed=2), scenes, own, others, region)
     made: dict[str, Any] = {}
     for number in range(8):

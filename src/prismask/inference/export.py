@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from prismask import __version__
 from prismask.checks import size_text
 from prismask.errors import ConfigError, MissingPartError
-from prismask.inference.camera_match import View, adapter_for
+from prismask.inference.camera_match import View, match_camera
 from prismask.inference.engine import mean_mask
 from prismask.inference.inspection import KNOWN_LEVELS, check_light
 from prismask.models.inputs import Observation, network_input
@@ -112,13 +112,14 @@ class Exported:
         if mask_std is not None and network.wants_mask_std:
             stated = as_mask_batch(mask_std).float()
         taken = Observation(blank, code, camera, one, stated)
-        seen = View.of(taken, one, adapter_for(camera, network.record))
+        match = match_camera(camera, network.record)
         name = network.record.get("name") or network.record["backbone"]
+        match.check(name)
+        seen = View.of(taken, one, match)
         if seen.is_resampled:
             raise ConfigError(
-                f"{name} sees a camera of {camera.bands} bands over {camera.extent} px only in "
-                "bands and pixels of its own, and an exported graph has no such resampling. Take "
-                "a network that sees every camera as it is, such as lumen.m2m."
+                f"{name} reads a spectrum of {camera.extent} px with larger pixels than the "
+                "camera's, and an exported graph has no such resampling."
             )
         fixed = FixedNetwork(network, seen, noise_std).eval().requires_grad_(False)
         facts = _facts(network, camera, frame, stated, noise_std)

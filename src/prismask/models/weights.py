@@ -379,14 +379,14 @@ def trained_with(camera: CASSI) -> dict[str, Any]:
     }
 
 
-def trained_camera(record: dict[str, Any]) -> CASSI:
+def trained_camera(record: Mapping[str, Any]) -> CASSI:
     """The camera of a record; older ones know the step alone, or nothing."""
     known = record.get("offsets_px")
     equal = offsets_from_step(int(record["bands"]), float(record.get("step_px", STEP)))
     return CASSI(tuple(known) if known else equal, design=record.get("design", "single"))
 
 
-def trained_variation(record: dict[str, Any]) -> Variation:
+def trained_variation(record: Mapping[str, Any]) -> Variation:
     """How far cameras lay from `trained_camera`, as `training.setup` tells it."""
     low, high = record.get("spread", ONE_CAMERA.spread)
     return Variation(

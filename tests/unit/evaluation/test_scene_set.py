@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +38,10 @@ def test_scenes_are_stacked_in_order() -> None:
 
 def test_bands_that_do_not_fit_the_model_offer_resampling() -> None:
     entry = network(6)
-    # As they are they show the network another camera, which `reconstruct` knows what to do with.
-    assert load_scene_set(NOWHERE, cubes(), [entry]).bands == BANDS
+    with pytest.raises(ShapeError, match=r"was built for 6 bands.*Pass --resample"):
+        load_scene_set(NOWHERE, cubes(), [entry])
+    serves_all = replace(entry, record={**entry.record, "backbone": "lumen"})
+    assert load_scene_set(NOWHERE, cubes(), [serves_all]).bands == BANDS
     found = load_scene_set(NOWHERE, cubes(), [entry], resample_bands=True)
     assert found.bands == 6
     assert found.wavelengths == entry.wavelengths

@@ -15,7 +15,7 @@ from torch import Tensor
 from prismask.apps.cli.models import _facts, _weights_line
 from prismask.errors import PrismaskWarning
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.camera_match import AsItIs, Turn, View, adapter_for
+from prismask.inference.camera_match import CameraMatch, Turn, View, match_camera
 from prismask.inference.inspection import prepare
 from prismask.inference.methods import registry
 from prismask.inference.methods.network import NetworkMethod, _pieces
@@ -250,17 +250,35 @@ def test_one_seed_draws_the_same_masks_whatever_the_tiles() -> None:
     np.testing.assert_allclose(cut.std, first.std, atol=1e-4)
 
 
+@pytest.mark.parametrize("planes", [1, None], ids=["one plane", "a plane per band"])
+@pytest.mark.parametrize("name", ["along the height", "to the left"])
+def test_samples_are_read_back_from_longer_pixels(name: str, planes: int | None) -> None:
+    """And masks are drawn plane by plane, in whatever frame the network sees."""
+    camera, model = LONG[name], tried()
+    shot, mask = snapshots(camera, 1, planes or camera.bands)
+    cubes = [
+        made(model, shot[0], mask, camera, samples=3, noise_std=0.01, **told)
+        for told in ({}, {"mask_std": 0.05}, {"mask_std": 0.0})
+    ]
+    for cube in cubes:
+        assert cube.std is not None
+        assert cube.std.shape == cube.values.shape == (camera.bands, *SIZE)
+        assert (cube.std >= 0).all()
+    unknown, told, exact = (float(np.square(cube.std).mean()) for cube in cubes)
+    assert min(unknown, told) > 1e-6 > exact
+
+
 def test_only_the_last_stage_is_computed_for_every_mask() -> None:
-    model, ran = lumen(stages=3), [0, 0, 0]
-    for number, stage in enumerate(model.backbone.stages):  # type: ignore[arg-type, union-attr]
+    backbone: Any = lumen(stages=3).backbone
+    ran = [0, 0, 0]
 
-        def count(*_: Any, number: int = number) -> None:
-            ran[number] += 1
+    def count(number: int) -> None:
+        ran[number] += 1
 
-        stage.register_forward_hook(count)
+    for number, stage in enumerate(backbone.stages):
+        stage.register_forward_hook(lambda *_, number=number: count(number))
     (shot, mask) = snapshots(NOMINAL)
     seen = Observation(shot, mask, NOMINAL, torch.zeros(1), torch.full_like(mask, 0.1))
-    backbone: Any = model.backbone
     cubes = list(backbone.redrawn(seen, torch.randn(5, 1, 1, *SIZE, generator=seeded(4))))
     assert ran == [1, 1, 5]
     assert not torch.allclose(cubes[0], cubes[1], atol=1e-3)
@@ -368,11 +386,9 @@ def test_an_interval_serves_other_band_counts() -> None:
 # --- which cameras it has learned -----------------------------------------------------------------
 
 
-def adapter(camera: CASSI, **record: Any) -> AsItIs:
+def match(camera: CASSI, **record: Any) -> CameraMatch:
     known = {"backbone": "lumen", "bands": 28, **trained_with(CASSI.from_step(28, 2.0)), **record}
-    found = adapter_for(camera, known)
-    assert isinstance(found, AsItIs)
-    return found
+    return match_camera(camera, known)
 
 
 LEARNED = {"spread": [0.6, 1.1], "bend": 0.1, "jitter": 0.3, "band_counts": [16, 40]}
@@ -400,7 +416,7 @@ BENT = CASSI(tuple(54 * (u + 0.3 * u * (1 - u)) for u in np.linspace(0, 1, 28)))
     ],
 )
 def test_the_record_says_behind_which_cameras_it_learned(camera: CASSI, beyond: str) -> None:
-    found = adapter(camera, **LEARNED)
+    found = match(camera, **LEARNED)
     assert found.is_within_reach == (not beyond)
     assert beyond in " ".join(found.beyond)
     assert bool(found.beyond) == bool(beyond)
@@ -427,7 +443,7 @@ TRIED = {**LEARNED, "measured_cameras": {"bands": [8, 54], "length_px": [21.5, 7
     ],
 )
 def test_all_between_cameras_that_were_tried_is_within_reach(camera: CASSI, beyond: str) -> None:
-    found = adapter(camera, **TRIED)
+    found = match(camera, **TRIED)
     assert found.is_within_reach == (not beyond)
     assert beyond in " ".join(found.beyond)
     assert found.is_other_camera, "its errors are still its own"
@@ -449,7 +465,7 @@ def test_all_between_cameras_that_were_tried_is_within_reach(camera: CASSI, beyo
 def test_spectra_longer_than_those_tried_are_read_with_longer_pixels(
     bands: int, step: float, stretch: float
 ) -> None:
-    found = adapter(CASSI.from_step(bands, step), **TRIED)
+    found = match(CASSI.from_step(bands, step), **TRIED)
     assert found.stretch == pytest.approx(stretch)
     notes = [line.text for line in found.findings() if line.weight == "note"]
     assert len(notes) == (stretch < 1)
@@ -458,21 +474,21 @@ def test_spectra_longer_than_those_tried_are_read_with_longer_pixels(
         [] if abs(step) * (bands - 1) <= 135 else ["warning"]
     )
     # Where nobody has looked how far it reaches, nothing is stretched.
-    assert adapter(CASSI.from_step(bands, step), **LEARNED).stretch == 1
+    assert match(CASSI.from_step(bands, step), **LEARNED).stretch == 1
 
 
 def test_one_camera_in_the_record_is_one_camera_and_those_near_it() -> None:
-    assert adapter(CASSI.from_step(26, 2.1)).is_within_reach
-    assert not adapter(CASSI.from_step(16, 3.0)).is_within_reach
-    assert not adapter(CASSI.from_step(28, 1.5)).is_within_reach
-    assert adapter_for(CASSI.from_step(5), {"backbone": "lumen", "bands": 28}).is_within_reach
+    assert match(CASSI.from_step(26, 2.1)).is_within_reach
+    assert not match(CASSI.from_step(16, 3.0)).is_within_reach
+    assert not match(CASSI.from_step(28, 1.5)).is_within_reach
+    assert match_camera(CASSI.from_step(5), {"backbone": "lumen", "bands": 28}).is_within_reach
 
 
 def test_cameras_of_the_family_have_errors_of_their_own() -> None:
     """The interval was fitted behind the record's camera, turned or not."""
-    assert not adapter(CASSI.from_step(28, -2.0, "height"), **LEARNED).is_other_camera
-    assert adapter(CASSI.from_step(28, 1.8), **LEARNED).is_other_camera
-    assert adapter(CASSI.from_step(24, 2.0), **LEARNED).is_other_camera
+    assert not match(CASSI.from_step(28, -2.0, "height"), **LEARNED).is_other_camera
+    assert match(CASSI.from_step(28, 1.8), **LEARNED).is_other_camera
+    assert match(CASSI.from_step(24, 2.0), **LEARNED).is_other_camera
 
 
 @pytest.fixture

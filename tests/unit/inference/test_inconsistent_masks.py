@@ -115,7 +115,6 @@ def test_turned_by_ninety_degrees_it_is_the_same(network: Reconstructor) -> None
         assert gains[0] == pytest.approx(gains[1], abs=1e-3)
 
 
-@pytest.mark.filterwarnings("ignore:the network was trained at:prismask.errors.PrismaskWarning")
 def test_nobody_asks_behind_another_camera_or_without_an_interval(network: Reconstructor) -> None:
     other = CASSI.from_step(28, 1.6)
     assert "mask_inconsistent" not in made(network, shot(3, camera=other), camera=other).attrs

@@ -170,17 +170,15 @@ def best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "best.safetensors"
 
 
-@pytest.mark.filterwarnings("ignore:the network was trained at:prismask.errors.PrismaskWarning")
 def test_out_of_its_depth_the_default_network_gives_way(mask: Mask, best: Path) -> None:
     narrow = CASSI.from_step(BANDS, 1.0)
     far = simulate(random_scene(1, (40, 48), GRID), mask, narrow)
     cube = reconstruct(far, mask)
     assert cube.attrs["method"] == "gap-tv"
     assert "gap-tv is used" in " ".join(cube.attrs["findings"])
-    # Who insists gets the network, and a warning.
-    insisted = reconstruct(far, mask, model=best)
-    assert insisted.attrs["method"] == "network"
-    assert "trained at 2 px per band" in " ".join(insisted.attrs["findings"])
+    # It would be wrong everywhere, so it is not for those who insist either.
+    with pytest.raises(ConfigError, match="best serves the cameras of its training only"):
+        reconstruct(far, mask, model=best)
 
 
 def test_behind_two_dispersers_the_default_network_gives_way(mask: Mask, best: Path) -> None:
@@ -192,8 +190,8 @@ def test_behind_two_dispersers_the_default_network_gives_way(mask: Mask, best: P
     assert "two dispersers" in " ".join(cube.attrs["findings"])
     with pytest.raises(ConfigError, match="no network fits this camera"):
         reconstruct(double, mask, align=True)
-    insisted = reconstruct(double, mask, model=best)
-    assert insisted.attrs["method"] == "network"
+    with pytest.raises(ConfigError, match=r"this one is another: it has two dispersers\."):
+        reconstruct(double, mask, model=best)
 
 
 def test_the_history_is_complete(shot: Measurement, mask: Mask) -> None:

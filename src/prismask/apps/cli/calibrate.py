@@ -230,7 +230,7 @@ def studio_for(
     From those of `validation` the network itself did not learn (its mask posterior may have).
     """
     from prismask.inference.intervals.snapshots import HELD_OUT, Studio, draw_cameras
-    from prismask.models.weights import trained_camera, trained_variation
+    from prismask.models.weights import trained_camera
     from prismask.scenes.datasets import data_folder, load_scenes
 
     folder = data_folder(data)
@@ -238,7 +238,7 @@ def studio_for(
     if group != "validation":
         plan = replace(plan, seed=plan.seed + TRAINING_SEED)
     own, region = trained_camera(record), _training_region(folder, record)
-    others = draw_cameras(own, cameras, CAMERA_SEED, trained_variation(record)) if cameras else []
+    others = draw_cameras(record, cameras, CAMERA_SEED)
     about = {
         "fitted_on": list(scenes),
         "crops_of_training_masks": region is not None,

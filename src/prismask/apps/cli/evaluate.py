@@ -338,7 +338,7 @@ def analyse(
     masks
         Masks per group for the spread; the paper uses 100.
     samples
-        Masks to draw from a network's posterior; the spread over samples needs at least 2.
+        Masks that a network draws around the first one; the spread over samples needs at least 2.
     seed
         Random seed of masks, samples, noise and new networks.
     precision

@@ -73,7 +73,7 @@ def analyse(
 
     models, data, split, scenes, groups, camera: as in `evaluation.run.runner.evaluate`.
     masks: masks per group; the spread over masks needs two or more, the paper takes 100.
-    samples: masks drawn from a posterior around the first mask; below 2: none.
+    samples: masks that a network draws around the first mask; below 2: none.
     mask_sources: masks by group name instead of the split's.
     size: height and width of the middle of each scene that is taken; None: all of it.
     figures: whether PNGs are drawn (skipped with a remark where matplotlib is absent).

@@ -59,7 +59,7 @@ from prismask.optics.randomness import seed_of
 
 SOURCES: dict[str, str] = {
     "masks": "spread over masks",
-    "samples": "spread over posterior samples",
+    "samples": "spread over samples",
     "interval": "calibrated interval",
 }
 """Where an error bar can come from."""
@@ -159,7 +159,7 @@ def _check_interval(
     if interval is None:
         return
     evidence = network.evidence(seen, probed=False)
-    interval = interval.for_classes(classes_of(network.adapter(seen.camera), None))
+    interval = interval.for_classes(classes_of(network.match(seen.camera), None))
     error = evidence.values - scene.truth.cpu()
     widths = {}
     for level in LEVELS:

@@ -12,6 +12,7 @@ from prismask.checks import size_text
 from prismask.errors import ConfigError, DataMissingError, ShapeError, ValuesError
 from prismask.evaluation.protocol.splits import EvaluationSplit
 from prismask.evaluation.run.contenders import Entry
+from prismask.models.weights import serves_any_camera
 from prismask.optics.camera import CASSI
 from prismask.scenes import datasets
 from prismask.scenes.formats.files import load_cube
@@ -183,8 +184,11 @@ def _fit_models(
     first = next(iter(cubes.values()))
     misfits = [entry for entry in entries if not _suits(entry, first)]
     if not resample_bands:
-        # Another number of bands is another camera, which a network is shown as its own.
-        misfits = [entry for entry in misfits if entry.bands == first.bands]
+        # Another number of bands is another camera, which some networks serve as it is.
+        misfits = [
+            entry for entry in misfits
+            if entry.bands == first.bands or not serves_any_camera(entry.record)
+        ]  # fmt: skip
     if not misfits:
         return cubes
     entry = misfits[0]

@@ -349,7 +349,7 @@ class AnalysisPictures:
                 maps_figure(maps),
                 f"{scene}: error of the reconstruction through the first mask, spread over "
                 f"{self.record['masks']} masks ({self.group_title}), and spread over "
-                f"{self.record['samples']} masks drawn from the posterior. One logarithmic scale "
+                f"{self.record['samples']} masks drawn around the first one. One logarithmic scale "
                 "for all: equal colours are equal sizes.",
                 f"Maps of error and predicted standard deviation for {scene}",
             )

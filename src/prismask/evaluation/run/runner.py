@@ -64,8 +64,9 @@ from prismask.evaluation.tables.summaries import (
     write_parquet,
     write_table,
 )
+from prismask.inference.camera_match import match_camera
 from prismask.models.machine import choose_device
-from prismask.models.weights import serves_any_camera
+from prismask.models.network import Reconstructor
 from prismask.optics.camera import CASSI, CameraDescription, resolve_camera
 from prismask.optics.masks import KNOWN_ALIASES, MaskEntry, MaskRegion, MaskSet
 from prismask.parallel.ownership import owned
@@ -198,6 +199,7 @@ def plan_evaluation(
         for entry in entries
     }
     check_travel(contenders, settings)
+    check_camera(contenders, eye)
     verdicts, overlaps = judge_all(
         contenders.values(), drawn.values(), scene_set.names, settings.protocol,
         settings.allow_overlap,
@@ -229,12 +231,6 @@ def remarks_about(
             found.append(f"{label} has no network that could learn a scene: it does not adapt.")
         if settings.mask_std is not None and "uncertain_mask" not in one.capabilities:
             found.append(f"{label} has no input for how far the mask may be wrong.")
-        bands = None if serves_any_camera(one.record) else one.record.get("bands")
-        if bands is not None and int(bands) != camera.bands:
-            found.append(
-                f"{label} has {bands} bands and the camera {camera.bands}: as in `reconstruct`, it "
-                "sees a virtual camera over the same pixels, and its bands are interpolated back."
-            )
     return found
 
 
@@ -274,6 +270,13 @@ def halves_for(
     }
     asked = choose_halves(replace(work, contenders=new), device, settings.precision)
     return frozenset(kept | set(asked))
+
+
+def check_camera(contenders: Mapping[str, Contender], camera: CASSI) -> None:
+    """A network of fixed bands serves the cameras of its training: say so before any work."""
+    for label, contender in contenders.items():
+        if isinstance(contender.model, Reconstructor):
+            match_camera(camera, contender.model.record).check(label)
 
 
 def check_travel(contenders: Mapping[str, Contender], settings: Settings) -> None:

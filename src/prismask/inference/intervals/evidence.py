@@ -41,7 +41,6 @@ from torch.nn import functional as F
 from prismask.checks import two_digits
 from prismask.errors import PrismaskError, ValuesError, WeightsError
 from prismask.inference.alignment.search import INCONSISTENT_FROM
-from prismask.inference.camera_match import LARGEST_MISMATCH
 from prismask.inference.engine import project, throughput
 from prismask.optics.camera import CASSI
 from prismask.solvers.gap_tv import GapTv
@@ -75,6 +74,8 @@ VALUES = (
 """Features of every value, in the order of `Evidence.features`."""
 FACTS = ("unexplained", "over_noise", "missing", "apart", "probe", "other_camera", "mismatch")
 """Numbers of the whole snapshot."""
+LARGEST_MISMATCH = 1.6
+"""Dispersion mismatch from which a cube is not trusted whatever else is known about it."""
 PROBE_FROM = 0.01
 """Gain of the mask's probe below which it says nothing: right masks reach it."""
 

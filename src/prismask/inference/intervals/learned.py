@@ -41,7 +41,7 @@ from torch.nn import functional as F
 from prismask.checks import two_digits
 from prismask.errors import ConfigError, PrismaskError, ValuesError, WeightsError
 from prismask.inference.alignment.search import Probe
-from prismask.inference.camera_match import BandAdapter
+from prismask.inference.camera_match import CameraMatch
 from prismask.inference.intervals.evidence import VALUES, Evidence
 from prismask.inference.options import Options
 from prismask.wording import Finding
@@ -317,29 +317,29 @@ def _read(quantiles: Mapping[str, Any], head: WidthHead) -> dict[float, float]:
 # --- what is said about an interval --------------------------------------------------------------
 
 
-def classes_of(adapter: BandAdapter, probe: Probe | None) -> list[str]:
+def classes_of(match: CameraMatch, probe: Probe | None) -> list[str]:
     """The classes whose quantiles an interval is to have."""
-    other = [OTHER_CAMERAS] if adapter.is_other_camera else []
+    other = [OTHER_CAMERAS] if match.is_other_camera else []
     inconsistent = [INCONSISTENT_MASKS] if probe is not None and probe.is_inconsistent else []
     return other + inconsistent
 
 
-def calibration_words(adapter: BandAdapter, interval: LearnedInterval, probe: Probe | None) -> str:
+def calibration_words(match: CameraMatch, interval: LearnedInterval, probe: Probe | None) -> str:
     """What an interval was fitted on, and what that has to do with this snapshot."""
     about = interval.about
     text = f"{about.get('snapshots')} snapshots of {about.get('scenes')} scenes"
     if probe is not None and probe.is_inconsistent:
         return f"{text}, including wrong masks"
-    if not adapter.is_other_camera:
+    if not match.is_other_camera:
         return text
     if OTHER_CAMERAS not in interval.classes:
         return f"{text} with the training's camera, not this one"
     text = f"{text}, including {about.get('cameras')} other cameras"
-    return text if adapter.is_within_reach else f"{text}, none with such a dispersion mismatch"
+    return text if match.is_within_reach else f"{text}, none of them like this one"
 
 
 def interval_findings(
-    adapter: BandAdapter, interval: LearnedInterval | None, stored: Mapping[str, Any] | None
+    match: CameraMatch, interval: LearnedInterval | None, stored: Mapping[str, Any] | None
 ) -> list[Finding]:
     """A remark where the interval was not made for the camera, or is of an older kind."""
     if interval is None and stored:
@@ -348,7 +348,7 @@ def interval_findings(
             "which held too little. `prismask calibrate` fits a new one."
         )
         return [Finding("note", text)]
-    if interval is None or OTHER_CAMERAS in interval.classes or not adapter.is_other_camera:
+    if interval is None or OTHER_CAMERAS in interval.classes or not match.is_other_camera:
         return []
     text = (
         "the interval was fitted behind the camera of the network's training, which is not this "

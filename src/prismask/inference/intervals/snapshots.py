@@ -31,13 +31,13 @@ from torch import Tensor
 
 from prismask.errors import ConfigError
 from prismask.inference.alignment.pose import MaskPose
-from prismask.inference.camera_match import LARGEST_MISMATCH, LEAST_STRETCH, BandAdapter
+from prismask.inference.camera_match import match_camera
 from prismask.inference.inspection import prepare
 from prismask.inference.intervals.evidence import FACTS, VALUES, Evidence
 from prismask.inference.methods.network import NetworkMethod
 from prismask.inference.options import DEFAULTS
 from prismask.models.inputs import network_scale
-from prismask.models.weights import ONE_CAMERA, Variation
+from prismask.models.weights import serves_any_camera, trained_camera, trained_with
 from prismask.optics.camera import CASSI
 from prismask.optics.fabricate import fabricate_mask, random_aperture
 from prismask.optics.randomness import seed_of
@@ -247,45 +247,39 @@ def draw_fault(number: int, generator: torch.Generator) -> MaskPose:
     return MaskPose(spread=sign * between(*SPREADS))
 
 
-def extents(variation: Variation = ONE_CAMERA) -> tuple[float, float]:
-    """Least and most pixels of the whole spectrum, relative to the training's.
+def draw_cameras(record: Mapping[str, Any], count: int, seed: int) -> list[CASSI]:
+    """Cameras that are not the training's, and that the network of a record is taken for.
 
-    Closer is left to a solver, and further is not read with longer pixels. 0.625 and 2.5 for a
-    network that knows one camera.
+    Their spectra are spread over all lengths that it serves, evenly in logarithms. Every other one
+    has the trained number of bands, the rest 0.65 to 2 times as many; two in four have equal steps,
+    the rest steps that grow or shrink along the spectrum, by up to 2.5 times. None for a network of
+    fixed bands, which serves no other camera.
     """
-    return variation.nearest_spread(0.0) / LARGEST_MISMATCH, 1 / LEAST_STRETCH
-
-
-def draw_cameras(
-    trained: CASSI, count: int, seed: int, variation: Variation = ONE_CAMERA
-) -> list[CASSI]:
-    """Cameras that are not `trained`, and that a network trained behind it may be used for.
-
-    Their spectra are spread over all `extents`, evenly in logarithms. Every other one has the
-    trained number of bands, the rest 0.65 to 2 times as many; two in four have equal steps, the
-    rest steps that grow or shrink along the spectrum, by up to 2.5 times.
-    """
+    if not serves_any_camera(record):
+        return []
+    record = {**record, **trained_with(trained_camera(record))}
     generator = np.random.default_rng(seed)
-    return [_drawn(trained, variation, number, count, generator) for number in range(count)]
+    return [_drawn(record, number, count, generator) for number in range(count)]
 
 
 def _drawn(
-    trained: CASSI, variation: Variation, number: int, count: int, generator: np.random.Generator
+    record: Mapping[str, Any], number: int, count: int, generator: np.random.Generator
 ) -> CASSI:
-    low, high = np.log(extents(variation))
+    trained = trained_camera(record)
+    own = match_camera(trained, record)
+    low, high = np.log(own.lengths)
     for _ in range(TRIES):
-        spread = np.exp(low + (high - low) * (number + generator.uniform()) / count)
+        length = np.exp(low + (high - low) * (number + generator.uniform()) / count)
         bands, uneven = trained.bands, 1.0
         if number % 2:
             bands = max(2, round(bands * generator.uniform(*BAND_RATIOS)))
         if number // 2 % 2:
             uneven = STEP_RATIO ** generator.uniform(-1, 1)
         steps = np.geomspace(1, uneven, bands - 1)
-        extent = spread * abs(trained.offsets[-1] - trained.offsets[0])
-        offsets = (0.0, *np.cumsum(steps * extent / steps.sum()).tolist())
+        offsets = (0.0, *np.cumsum(steps * length / steps.sum()).tolist())
         camera = CASSI(offsets, design=trained.design)
-        adapter = BandAdapter.between(camera, trained.bands, trained, variation)
-        if adapter.is_other_camera and adapter.is_within_reach:
+        match = match_camera(camera, record)
+        if match.is_other_camera and match.is_within_reach:
             return camera
     raise ConfigError(
         f"a network of {trained.bands} bands leaves no other camera to fit an interval for: "

@@ -17,10 +17,10 @@ from prismask.errors import ConfigError
 from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.alignment.search import Alignment, Probe, align_mask, probe_mask
 from prismask.inference.camera_match import (
-    BandAdapter,
+    CameraMatch,
     View,
-    adapter_for,
     gain_findings,
+    match_camera,
 )
 from prismask.inference.engine import Engine, FrameEstimate, project
 from prismask.inference.inspection import TYPICAL_LEVEL, Snapshot, network_gain, prepare
@@ -119,12 +119,18 @@ class NetworkMethod:
         blank = torch.zeros(1, *camera.measurement_size(scene))
         code = torch.ones(1, 1, *camera.mask_size(scene))
         one = torch.ones(1)
-        shown = View.of(Observation(blank, code, camera, one), one, self.adapter(camera)).shown
+        shown = View.of(Observation(blank, code, camera, one), one, self.match(camera)).shown
         return count_parameters(model), count_multiply_adds(model, shown.camera, shown.scene_size)
 
-    def adapter(self, camera: CASSI) -> BandAdapter:
-        """How `camera` is shown to this network."""
-        return adapter_for(camera, self.record)
+    def match(self, camera: CASSI) -> CameraMatch:
+        """`camera` beside those of the training; raises where the network does not serve it."""
+        found = match_camera(camera, self.record)
+        found.check(self.name)
+        return found
+
+    def check_camera(self, camera: CASSI) -> None:
+        """Raise `ConfigError` where the network does not serve `camera`."""
+        self.match(camera)
 
     def mask_std(self, mask: Tensor) -> Tensor:
         """How wrong each pixel of `mask (1, 1|C, H, W)` may be, of the same shape."""
@@ -174,7 +180,7 @@ class NetworkMethod:
         gain = network_gain(brightness, typical)
         if not self.engine.model.wants_mask_std:
             taken, bad = taken._replace(mask_std=None), None
-        return View.of(taken, gain, self.adapter(taken.camera), bad)
+        return View.of(taken, gain, self.match(taken.camera), bad)
 
     def view_of(self, snapshot: Snapshot) -> View:
         """One snapshot as the network knows them."""
@@ -216,7 +222,7 @@ class NetworkMethod:
         seen, interval = self.view_of(snapshot), self.interval()
         probe = snapshot.probe or self._probe(snapshot, seen, options, interval)
         if interval is not None:
-            interval = interval.for_classes(classes_of(seen.adapter, probe))
+            interval = interval.for_classes(classes_of(seen.match, probe))
         tails = ((1 - options.level) / 2, (1 + options.level) / 2)
         learned = Learned(self.engine)
         if options.adapt:
@@ -240,9 +246,9 @@ class NetworkMethod:
         findings = (
             *probe_findings(probe, options, snapshot.is_searched),
             *gain_findings(float(seen.gain)),
-            *seen.adapter.findings(),
+            *seen.match.findings(),
             *self._spread_findings(seen),
-            *interval_findings(seen.adapter, interval, self.record.get("interval")),
+            *interval_findings(seen.match, interval, self.record.get("interval")),
             *learned.findings,
         )
         attrs = {**self._attrs(options, seen, made, interval, probe), **learned.attrs}
@@ -265,7 +271,7 @@ class NetworkMethod:
         """
         seen = self.view_of(snapshot)
         probe = None
-        if probed and not seen.adapter.is_other_camera:
+        if probed and not seen.match.is_other_camera:
             probe = probe_mask(self.engine, seen.shown)
         made = self.engine.run(seen.shown, bad=seen.bad)
         return evidence_of(snapshot, seen, made, read_back(seen, made)[0], probe)
@@ -291,7 +297,7 @@ class NetworkMethod:
         """
         if snapshot.is_aligned or not options.check_mask:
             return None
-        if interval is None or seen.adapter.is_other_camera:
+        if interval is None or seen.match.is_other_camera:
             return None
         return probe_mask(self.engine, seen.shown)
 
@@ -316,8 +322,6 @@ class NetworkMethod:
             attrs["frame_for_network"] = seen.turn.text
         if seen.stretch is not None:
             attrs["frame_stretch"] = seen.stretch.factor
-        if seen.adapter.is_needed:
-            attrs["bands_from"] = f"{self.engine.bands} bands of the network, interpolated"
         if options.samples:
             attrs |= {"samples": options.samples, "seed": options.seed}
         if probe is not None:
@@ -325,7 +329,7 @@ class NetworkMethod:
             attrs["mask_probe_gain"] = round(probe.gain, 4)
         percent = f"{100 * options.level:g} %"
         if interval is not None:
-            words = calibration_words(seen.adapter, interval, probe)
+            words = calibration_words(seen.match, interval, probe)
             attrs["interval"] = f"{percent}, calibrated on {words}"
             if options.samples:
                 attrs["interval"] += ", fitted to single passes, not to the mean of samples"
@@ -352,8 +356,8 @@ def evidence_of(
         snapshot.noise_std,
         snapshot.brightness,
         None if probe is None else probe.gain,
-        seen.adapter.dispersion_mismatch,
-        seen.adapter.is_other_camera,
+        seen.match.mismatch,
+        seen.match.is_other_camera,
     )
 
 

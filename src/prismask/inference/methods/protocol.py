@@ -4,8 +4,7 @@ Networks (`methods.network`), solvers and Python functions are methods, and so i
 whatever is registered (`methods.registry`). `reconstruct`, folders, the web page, `evaluate`,
 `stress`, `analyse` and the fitting of intervals all call the same method, so what is scored is what
 is delivered. A method owns everything between the camera at hand and what it computes with: a
-network that knows one orientation, one dispersion, one number of bands and one brightness brings
-snapshots there and its cube back.
+network that knows one orientation and one brightness brings snapshots there and its cube back.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ Capability = Literal[
 ]  # fmt: skip
 """What a method may be able to do besides giving a cube.
 
-samples: draw masks from a posterior (`Options.samples`).
+samples: draw masks around the given one (`Options.samples`).
 align: find the pose of a mask (`Aligner.align`).
 adapt: learn the scene before it gives its cube (`Options.adapt`).
 interval: give calibrated error bars.

@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from prismask.checks import choose, two_digits
 from prismask.errors import ConfigError
 from prismask.inference import engine
-from prismask.inference.camera_match import adapter_for
+from prismask.inference.camera_match import match_camera
 from prismask.inference.inspection import Snapshot, prepare
 from prismask.inference.intervals.evidence import REFERENCE
 from prismask.inference.methods.network import NetworkMethod, network_capabilities
@@ -292,6 +292,10 @@ class Choice:
     def for_camera(self, camera: CASSI) -> Method:
         """The method to use with `camera`."""
         if self._asked is not None:
+            # Not every network serves every camera, and that is told before anything runs.
+            check = getattr(self._asked, "check_camera", None)
+            if check is not None:
+                check(camera)
             return self._asked
         return self._default(camera) or self._named(FALLBACK)
 
@@ -358,7 +362,7 @@ class Choice:
         if self._asked is not None or self._shipped is None or self._default(camera) is not None:
             return []
         name = self._shipped.name
-        why = adapter_for(camera, self._shipped.record).why_not(name)
+        why = match_camera(camera, self._shipped.record).why_not(name)
         text = f"{FALLBACK} is used: {why}. Give --model {name} to use it anyway."
         return [Finding("note", text)]
 
@@ -397,6 +401,6 @@ class Choice:
 
 def weights_for(camera: CASSI, shipped: Shipped | None) -> Shipped | None:
     """The weights that ship, or None where `camera` is out of their reach."""
-    if shipped is None or not adapter_for(camera, shipped.record).is_within_reach:
+    if shipped is None or not match_camera(camera, shipped.record).is_within_reach:
         return None
     return shipped

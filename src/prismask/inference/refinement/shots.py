@@ -183,8 +183,8 @@ def _view(method: NetworkMethod, seen: Sequence[Inspection], mask: Mask, camera:
     view = method.view(taken, torch.tensor([shot.brightness for shot in shots]))
     if view.is_resampled:
         raise ConfigError(
-            f"{method.name} sees this camera with other bands or pixels than it has: its mask "
-            "cannot be refined with it. Give --model lumen.m2m."
+            f"{method.name} reads this camera's frames with larger pixels than they have: its mask "
+            "cannot be refined with it."
         )
     return view
 

@@ -287,8 +287,8 @@ class Lumen(nn.Module):
         for stage in before:
             features, belief = stage(features, belief, shot, known.camera, known.basis)
         assert isinstance(last, Stage)
-        belief: Belief = last.look(features, belief, shot, known.camera, known.basis)[1]
-        return belief.cube
+        cube: Tensor = last.look(features, belief, shot, known.camera, known.basis)[1].cube
+        return cube
 
     def redrawn(self, seen: Observation, noises: Iterable[Tensor]) -> Iterator[Tensor]:
         """A cube for each drawn mask (`models.network.SnapshotBackbone`).
@@ -431,7 +431,7 @@ def doubt(belief: Belief, shot: Shot, camera: CASSI, noise: Tensor, spread: Tens
     """How wrong each pixel of the mask may be, `(B, 1|C, H, W)`: as stated, else as it seems.
 
     It seems as wrong as pixels that err independently would have to be for the cube to leave what
-    it leaves of the snapshot, beyond the noise: one number of each snapshot.
+    it leaves of the snapshot, beyond the noise: one number for all that is seen at once.
     """
     each = noise if noise.ndim > 1 else noise[:, None, None]
     says = (each < BLIND).to(belief.cube)
