@@ -80,10 +80,9 @@ other = prismask.demo_scene(96, seed=1)
 shot = prismask.simulate(other, moved, sensor=Gaussian(0.002), seed=1)
 plain = prismask.reconstruct(shot, calibrated)
 quick = prismask.reconstruct(shot, calibrated, pose=aligned)
-for made, how in ((plain, "as calibrated"), (quick, "in the pose of before")):
-    print(
-        f"{how}: {prismask.score(made, other)['psnr_paper']:.1f} dB, {made.attrs['seconds']:.0f} s"
-    )
+for made, how in ((plain, "as calibrated"), (quick, "in the pose found before")):
+    score = prismask.score(made, other)["psnr_paper"]
+    print(f"{how}: {score:.1f} dB, {made.attrs['seconds']:.0f} s")
 
 # %% check
 assert prismask.score(plain, other)["psnr_paper"] + 1 < prismask.score(quick, other)["psnr_paper"]
@@ -92,6 +91,7 @@ assert prismask.score(plain, other)["psnr_paper"] + 1 < prismask.score(quick, ot
 # | what you see | what it means | what to do |
 # |---|---|---|
 # | *the snapshot contradicts its mask* | the mask lies a fraction of a pixel elsewhere, is out of focus, or the dispersion is a little off | `align=True`; then `pose=` |
+# | *the mask fits this snapshot clearly better shifted* | it lies whole pixels away | `align=True` up to three of them, else move it in its file |
 # | *the mask is in this snapshot, but transposed* (or flipped) | one file is the wrong way round | turn it as the message says |
 # | *the mask's pattern is not found* | another instrument's mask, or not in the sensor's pixels | find the right file |
-# | sizes that do not fit | mask or snapshot is cropped, or the dispersion is another one | the message names the crop, or the band count |
+# | sizes that do not fit | mask or snapshot is cropped, or the dispersion is another one | the message names the crop, the band count or the spread |

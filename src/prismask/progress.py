@@ -115,13 +115,16 @@ class _NotebookBar(_Shown):
     def __init__(self, title: str, display: Callable[..., Any]) -> None:
         super().__init__(title)
         # At once: until the first step is done a cell would look as if nothing happened.
-        begun = _Page(f"{title} …", f"{escape(title)} <progress></progress>")
+        begun = _Page(((f"{title} …", f"{escape(title)} <progress></progress>"),))
         self._handle = display(begun, display_id=True)
+        self._lines: dict[str, tuple[str, str]] = {}
 
     def draw(self, stage: str, done: int, total: int, pace: str) -> None:
         bar = f'<progress value="{done}" max="{total}"></progress>'
         counted = f"{done} of {total}, {pace}"
-        self._handle.update(_Page(f"{stage}: {counted}", f"{escape(stage)} {bar} {counted}"))
+        # Stages that have ended stay, each with the time that it took.
+        self._lines[stage] = (f"{stage}: {counted}", f"{escape(stage)} {bar} {counted}")
+        self._handle.update(_Page(tuple(self._lines.values())))
 
 
 class _TerminalBar(_Shown):
@@ -150,14 +153,14 @@ class _Lines(_Shown):
 class _Page:
     """What a notebook shows as HTML, and anything else as text."""
 
-    text: str
-    html: str
+    lines: tuple[tuple[str, str], ...]
+    """One for each stage, as text and as HTML."""
 
     def __repr__(self) -> str:
-        return self.text
+        return "\n".join(text for text, _ in self.lines)
 
     def _repr_html_(self) -> str:
-        return f"<label>{self.html}</label>"
+        return "".join(f"<div><label>{html}</label></div>" for _, html in self.lines)
 
 
 def _notebook_display() -> Callable[..., Any] | None:

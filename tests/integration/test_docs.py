@@ -304,6 +304,7 @@ def told_by_wrong_commands(lab: Path) -> list[str]:
     mask, shot = values["mask.mat"], values["snapshot.mat"]
     arrays = {
         "small": mask[:48, :48], "raw_mask": mask * 4000, "flipped_mask": mask[::-1],
+        "shifted_mask": np.roll(mask, 2, axis=0), "odd": shot[:, :-9],
         "turned": shot.T, "counts": (shot.clip(0) * 60000).astype(np.int64),
         "clipped": np.minimum(shot * 1.6, 1), "offset": shot + 0.05, "cropped": shot[:, :-10],
         "closed_mask": 0 * mask, "sensor_mask": np.resize(mask, shot.shape),
@@ -317,6 +318,8 @@ def told_by_wrong_commands(lab: Path) -> list[str]:
         np.save(lab / f"mask_{bands}.npy", np.resize(mask, size))
     wrong = """
         cropped.npy --mask mask.mat --bands 28
+        odd.npy --mask mask.mat
+        snapshot.mat --mask shifted_mask.npy
         snapshot.mat --mask small.npy
         turned.npy --mask mask.mat --bands 28
         snapshot.mat --mask sensor_mask.npy --bands 28

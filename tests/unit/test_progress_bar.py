@@ -54,11 +54,16 @@ def test_an_element_of_the_page_in_a_notebook(
     step = progress.progress_bar("a < b")
     step(1, 4, {})
     step(4, 4, {})
-    assert shown[0] == "<label>a &lt; b <progress></progress></label>", "before the first step"
+    begun = "<div><label>a &lt; b <progress></progress></label></div>"
+    assert shown[0] == begun, "before the first step"
     assert 'value="1" max="4"' in shown[1]
     assert "0 s left" in shown[1]
     assert 'value="4" max="4"' in shown[2]
     assert written[1] == "a < b: 4 of 4, 0 s", "where a notebook is turned into text"
+    step(1, 1, {"stage": "c"})
+    assert 'value="4" max="4"' in shown[3], "a stage that has ended stays"
+    assert 'c <progress value="1" max="1">' in shown[3]
+    assert written[2].splitlines() == ["a < b: 4 of 4, 0 s", "c: 1 of 1, 0 s"]
     assert capsys.readouterr() == ("", "")
 
 

@@ -114,7 +114,10 @@ def draw_spectra(
         at = np.arange(one.bands) if one.wavelengths is None else one.wavelengths
         (line,) = ax.plot(at, one.values, label=one.name)
         if one.lower is not None and one.upper is not None:
-            ax.fill_between(at, one.lower, one.upper, alpha=0.2, color=line.get_color(), lw=0)
+            label = _band_label(one) if one is spectra[0] else None
+            ax.fill_between(
+                at, one.lower, one.upper, alpha=0.2, color=line.get_color(), lw=0, label=label
+            )
     for one in beside:
         at = np.arange(one.bands) if one.wavelengths is None else one.wavelengths
         # Dark, so that it is seen on the spectrum that it resembles.
@@ -123,6 +126,12 @@ def draw_spectra(
     ax.set_ylabel("fraction of full scale")
     ax.legend(frameon=False, fontsize="small")
     return ax
+
+
+def _band_label(spectrum: Spectrum) -> str:
+    """What is shaded, in short: `90 % interval`."""
+    short = (spectrum.band_meaning or "error band").partition(",")[0]
+    return f"{short} interval" if short.endswith("%") else short
 
 
 def axes_for(ax: Any) -> Any:

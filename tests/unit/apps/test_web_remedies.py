@@ -157,6 +157,13 @@ def test_time_left_is_known_from_the_first_second(tmp_path: Path) -> None:
     assert job.seconds_left == pytest.approx(0.9 * 1.0 + 0.1 * 15.0, abs=0.1), "by its progress"
     job.ended = time.monotonic()
     assert job.seconds_left == 0
+    aligned = Job("x", tmp_path, Order(align=True), expected=20.0)
+    aligned.started = time.monotonic() - 5
+    aligned.report(1, 10)
+    aligned.stage_started = time.monotonic() - 9
+    assert aligned.seconds_left == pytest.approx(0.1 * 81 + 0.9 * 15, abs=0.2), "a slow first step"
+    aligned.report(9, 10)
+    assert aligned.seconds_left == pytest.approx(15.0, abs=0.2), "the cube is still to be made"
 
 
 def test_what_adapting_takes_is_learned_by_the_step() -> None:

@@ -89,6 +89,7 @@ def test_words_of_optics() -> None:
     shifted = MaskPose(0.1, -0.25).text((80, 100), CAMERA)
     assert shifted == "0.25 px further right and 0.10 px higher than calibrated"
     assert "0.30 px further left and 0.20 px lower" in MaskPose(-0.2, 0.3).text((80, 100), CAMERA)
+    assert MaskPose(0, 0, 0.04, 0.04, -0.04, 0.04).text((80, 100), CAMERA).endswith("calibrated")
     # Read over more rows than it has, it looks smaller.
     assert "its height changed by -1.00 %" in MaskPose(0, 0, 0, 0.4).text((80, 100), CAMERA)
     assert "its width changed by +2.00 %" in MaskPose(0, 0, 0, 0, -1.0).text((80, 100), CAMERA)

@@ -13,7 +13,7 @@ from prismask.errors import ConfigError, ValuesError
 from prismask.scenes.colour import THUMBNAIL_SIDE, to_srgb
 from prismask.scenes.conversion import as_cube
 from prismask.scenes.records import Cube, Mask, Measurement
-from prismask.scenes.spectra import Spectrum, spectra_csv
+from prismask.scenes.spectra import Spectrum, draw_spectra, spectra_csv
 
 NM = np.array([450.0, 500.0, 550.0, 600.0])
 VALUES = np.random.default_rng(0).random((4, 6, 8), dtype=np.float32)
@@ -146,3 +146,24 @@ def test_plots_draw_what_is_there(cube: Cube) -> None:
     assert len(axes.collections) == 1
     for record in (Mask(VALUES), Measurement(VALUES[0])):
         record.plot(Figure().subplots())
+
+
+@pytest.mark.parametrize(
+    ("attrs", "shaded"),
+    [
+        ({"interval": "90 %, calibrated on 6 scenes"}, "90 % interval"),
+        ({"interval": "quantiles of 4 samples, not calibrated"}, "quantiles of 4 samples"),
+        ({}, "interval"),
+    ],
+)
+def test_a_plot_says_what_is_shaded(attrs: dict[str, str], shaded: str) -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    cube = Cube(VALUES, NM, lower=VALUES - 0.1, upper=VALUES + 0.2, attrs=attrs)
+    spectra = [cube.spectrum(1, 2), cube.spectrum(3, 4)]
+    drawn = draw_spectra(spectra, Figure().subplots())
+    labels = [text.get_text() for text in drawn.get_legend().get_texts()]
+    assert labels == [spectra[0].name, shaded, spectra[1].name], "once for all of them"
+    bare = Cube(VALUES, NM).spectrum(1, 2).plot(Figure().subplots())
+    assert len(bare.get_legend().get_texts()) == 1

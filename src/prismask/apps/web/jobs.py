@@ -100,9 +100,9 @@ class Job:
             return by_clock
         share = self.done / self.total
         by_stage = (time.monotonic() - self.stage_started) * (1 - share) / share
-        if self.order.align or self.order.adapt:  # further stages follow
-            return max(by_stage, by_clock)
-        return share * by_stage + (1 - share) * by_clock
+        both = share * by_stage + (1 - share) * by_clock
+        # Further stages follow then, which only the clock knows of.
+        return max(both, by_clock) if self.order.align or self.order.adapt else both
 
 
 CANCEL_SECONDS = 2.0

@@ -36,6 +36,8 @@ LEAST_BLUR, MOST_BLUR = -1.0, 9.0
 """Blur beyond which nothing can be told apart any more, in px²."""
 DIFFERENCE = 0.02
 """Step over which derivatives are taken."""
+WORTH_TELLING = 0.05
+"""Pixels by which something has to move the edges of a mask to be told."""
 EVERY = slice(None)
 """All rows of a mask."""
 
@@ -203,7 +205,7 @@ class MaskPose:
         return replace(self, **{name: getattr(self, name) + DIFFERENCE})
 
     def text(self, size: tuple[int, int], camera: CASSI) -> str:
-        """What "the mask lies …" goes on with, for a mask of `(H, W)`; what is nothing is left out.
+        """What "the mask lies …" goes on with, for a mask of `(H, W)`, without what hardly matters.
 
         People see the mask move; where it is read moves the other way.
         """
@@ -222,13 +224,14 @@ class MaskPose:
         turn = math.degrees((down_turn - right_turn) / 2)
         skew = abs(math.degrees((down_turn + right_turn) / 2))
         wider, taller = (-100 * self.right_by_column / width, -100 * self.down_by_row / height)
+        farthest = math.radians(1) * max(size) / 2
         texts = {
-            f"turned by {abs(turn):.3f}° {'counter' * (turn > 0)}clockwise": abs(turn) >= 5e-4,
-            f"its width changed by {wider:+.2f} %": abs(wider) >= 5e-3,
-            f"its height changed by {taller:+.2f} %": abs(taller) >= 5e-3,
-            f"skewed by {skew:.3f}°": skew >= 5e-4,
+            f"turned by {abs(turn):.3f}° {'counter' * (turn > 0)}clockwise": farthest * turn,
+            f"its width changed by {wider:+.2f} %": self.right_by_column,
+            f"its height changed by {taller:+.2f} %": self.down_by_row,
+            f"skewed by {skew:.3f}°": farthest * skew,
         }
-        return [text for text, is_seen in texts.items() if is_seen]
+        return [text for text, edge in texts.items() if abs(edge) >= WORTH_TELLING]
 
     def _dispersion_text(self, camera: CASSI) -> str:
         over = max(camera.offsets)

@@ -39,7 +39,7 @@ from prismask.inference.alignment.steps import (
 from prismask.inference.engine import Engine
 from prismask.models.inputs import Observation
 from prismask.optics.camera import CASSI
-from prismask.progress import Progress
+from prismask.progress import Progress, part
 
 PIECES, LINES = 4, 24
 """Strips along the dispersion that the pose is found from, and lines of each; as many are held
@@ -100,6 +100,7 @@ class Alignment:
         )
 
 
+@part("alignment")
 def align_mask(
     engine: Engine,
     seen: Observation,
