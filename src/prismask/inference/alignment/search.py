@@ -168,49 +168,11 @@ class Search:
     def best(self, pose: MaskPose, free: Sequence[str], most: int) -> tuple[MaskPose, MaskPose]:
         """Where turns and slides lead from `pose`, and how surely that is known."""
         turned, std = self.turns(pose, free, most)
-        slid, level = self.slide(turned)
+        slid, level = slid_along(turned, self._level)
         if abs(slid.right - turned.right) <= SLID_FAR:
             return slid, std
         again, later = self.turns(slid, free, most)
         return (again, later) if self._level(again) < level else (slid, std)
-
-    def slide(self, pose: MaskPose) -> tuple[MaskPose, float]:
-        """`pose` shifted along the dispersion to where its lines leave least, and what they leave.
-
-        There a cube moves with its mask, so turns of both stop early; but a network that is told
-        that its mask is right knows.
-        """
-
-        levels: dict[int, float] = {}
-
-        def there(by: float) -> MaskPose:
-            return replace(pose, right=pose.right + by * SLIDE)
-
-        def level(steps: int) -> float:
-            if steps not in levels:
-                levels[steps] = self._level(there(steps))
-            return levels[steps]
-
-        at = 0
-        for _ in range(SLIDES):
-            nearest = min((at - 1, at + 1), key=level)
-            if level(nearest) >= level(at):
-                return self._lowest(at, there, level)
-            at = nearest
-        return there(at), level(at)
-
-    def _lowest(
-        self, at: int, there: Callable[[float], MaskPose], level: Callable[[int], float]
-    ) -> tuple[MaskPose, float]:
-        """The lowest point of the parabola through three levels, if less is left there."""
-        before, here, after = (level(at + beside) for beside in (-1, 0, 1))
-        bend = before - 2 * here + after
-        if bend > 0 and before != after:
-            pose = there(at + (before - after) / (2 * bend))
-            lowest = self._level(pose)
-            if lowest < here:
-                return pose, lowest
-        return there(at), here
 
     def _level(self, pose: MaskPose) -> float:
         """What is left of the lines that poses are found from."""
@@ -238,6 +200,40 @@ class Search:
     def _tell(self) -> None:
         if self.progress is not None:
             self.progress(self.runs, 1 + sum(USUAL), {"stage": "searching for the mask's pose"})
+
+
+def slid_along(pose: MaskPose, level: Callable[[MaskPose], float]) -> tuple[MaskPose, float]:
+    """`pose` shifted along the dispersion to where least is left, and what is left there.
+
+    There a cube moves with its mask, so turns of both stop early; but a network that is told that
+    its mask is right knows. level: what such a network leaves with the mask in a pose.
+    """
+    levels: dict[int, float] = {}
+
+    def there(by: float) -> MaskPose:
+        return replace(pose, right=pose.right + by * SLIDE)
+
+    def at_step(steps: int) -> float:
+        if steps not in levels:
+            levels[steps] = level(there(steps))
+        return levels[steps]
+
+    at = 0
+    for _ in range(SLIDES):
+        nearest = min((at - 1, at + 1), key=at_step)
+        if at_step(nearest) >= at_step(at):
+            break
+        at = nearest
+    else:
+        return there(at), at_step(at)
+    # The lowest point of the parabola through three levels, if less is left there.
+    before, here, after = (at_step(at + beside) for beside in (-1, 0, 1))
+    bend = before - 2 * here + after
+    if bend > 0 and before != after:
+        lowest = there(at + (before - after) / (2 * bend))
+        if (left := level(lowest)) < here:
+            return lowest, left
+    return there(at), here
 
 
 def strips(signal: Tensor) -> tuple[list[slice], list[slice]]:

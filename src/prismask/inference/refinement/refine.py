@@ -23,6 +23,7 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ from torch import Tensor
 from prismask import __version__
 from prismask.errors import ConfigError, ValuesError
 from prismask.inference.alignment.pose import MaskPose
+from prismask.inference.alignment.search import slid_along
 from prismask.inference.alignment.steps import (
     POSED_STD,
     UNKNOWN_STD,
@@ -60,6 +62,8 @@ ROUNDS = 4
 """Turns of cubes and pixels at most."""
 POSE_ROUNDS, POSE_SHOTS = 6, 6
 """Turns of cubes and pose at most, and snapshots that are used for it, the brightest."""
+USUAL_SLIDE = 4
+"""Cubes that the pose's last shift along the dispersion usually takes."""
 POSE_LINES, POSE_PIECES = 64, 3
 """Lines of each piece of a large frame that the pose is found from, and how many pieces."""
 SETTLED = 0.03
@@ -242,6 +246,8 @@ class _Work:
             std = torch.full_like(std, min(POSED_STD, float(std.max())))
             if change < SETTLED:
                 break
+        if any(pose.numbers):
+            pose, _ = slid_along(pose, partial(self._left, chosen, pieces))
         moved = pose.moved(self.told)
         dropped = self._contradicting(moved, std, pieces)
         if dropped:
@@ -318,7 +324,7 @@ class _Work:
         """Lines through the network, if all turns are made."""
         lines, shots = int(self.told.shape[-2]), len(self.shots)
         pieces = sum(int(rows.stop - rows.start) for rows in _pieces(lines))
-        posed = (POSE_ROUNDS * min(POSE_SHOTS, len(self.fitted)) + shots) * pieces
+        posed = ((POSE_ROUNDS + USUAL_SLIDE) * min(POSE_SHOTS, len(self.fitted)) + shots) * pieces
         held = (2 + self.rounds) * len(self.held) * lines
         return posed + held + (self.rounds * len(self.fitted) + shots) * lines
 
@@ -330,14 +336,24 @@ class _Work:
     # --- what decides ----------------------------------------------------------------------------
 
     def _level(self, mask: Tensor) -> float:
-        """What is left of held-out data, as a share, if the network is told that `mask` is right.
+        """What `mask` leaves of held-out data, as a share."""
+        return self._left_of(self.held, _strips(mask.shape[-2]), mask, self.held_counts)
 
-        Told otherwise it would explain it with every mask alike.
+    def _left(self, numbers: Sequence[int], pieces: Sequence[slice], pose: MaskPose) -> float:
+        """What the mask in `pose` leaves of what it is fitted to, as a share."""
+        return self._left_of(numbers, pieces, pose.moved(self.told), self.fit_counts)
+
+    def _left_of(
+        self, numbers: Sequence[int], pieces: Sequence[slice], mask: Tensor, counts: Tensor
+    ) -> float:
+        """What is left of some snapshots if the network is told that `mask` is right.
+
+        Told otherwise it would explain them with every mask alike.
         """
         left = total = 0.0
         exact = torch.zeros_like(mask[:, :1])
-        for rows in _strips(mask.shape[-2]):
-            observed = self._lines(self.held, rows, mask, exact, self.held_counts).observed
+        for rows in pieces:
+            observed = self._lines(numbers, rows, mask, exact, counts).observed
             part = observed.left(mask[..., rows, :].to(self.device)) * observed.counts
             left += float(part.double().square().sum())
             total += float((observed.signal * observed.counts).double().square().sum())
