@@ -203,10 +203,11 @@ KEY, OLD_KEY = "mirror_ensemble", "ways"
 
 def ensemble_size(record: Mapping[str, Any]) -> int:
     """How many members the mirror ensemble of a record's weights has."""
-    size = record.get(KEY, record.get(OLD_KEY, 1))
+    key = OLD_KEY if OLD_KEY in record and KEY not in record else KEY
+    size = record.get(key, 1)
     if isinstance(size, bool) or size not in SIZES:
         raise ConfigError(
-            f"{KEY} = {size!r}: a network is run once (1), or also on the mirrored snapshot (2)."
+            f"{key} = {size!r}: a network is run once (1), or also on the mirrored snapshot (2)."
         )
     return int(size)
 
