@@ -16,7 +16,9 @@ SIZE = (64, 72)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("most", "days"), [(1, [4]), (2, [1, 4]), (3, [1, 3, 4]), (9, [1, 2, 3, 4])])
+@pytest.mark.parametrize(
+    ("most", "days"), [(1, [4]), (2, [1, 4]), (3, [1, 3, 4]), (9, [1, 2, 3, 4])]
+)
 def test_the_first_and_the_last_are_among_them(most: int, days: list[int]) -> None:
     """The newest snapshot is the one that says how the mask is now."""
     numbers = seeded(6)
