@@ -22,7 +22,14 @@ from numpy.typing import NDArray
 
 from prismask.checks import check_finite
 from prismask.errors import DataMissingError, FormatError, PrismaskWarning, ShapeError, ValuesError
-from prismask.scenes.formats.contents import MOST_TEXT_BYTES, check_claim, file_size, reading
+from prismask.scenes.formats.contents import (
+    MOST_TEXT_BYTES,
+    check_claim,
+    check_decoded,
+    file_size,
+    reading,
+    record_bytes,
+)
 from prismask.scenes.formats.envi import TYPES, numbers, parse_header, whole
 from prismask.scenes.records import Cube
 from prismask.scenes.spectra import Spectrum, Values, axes_for
@@ -314,6 +321,7 @@ def _read_envi(header: Path, given: Path) -> list[Spectrum]:
     offset = whole(header, fields, "header offset", 0)
     claimed = offset + points * count * kind.itemsize
     check_claim(data, claimed, file_size(data), f"the header {header.name}")
+    check_decoded(data, record_bytes((count, points), kind.itemsize), "its spectra")
     values = np.fromfile(data, kind, points * count, offset=offset).reshape(count, points)
     scale = numbers(header, fields, "reflectance scale factor") or [1.0]
     listed = numbers(header, fields, "wavelength", points)

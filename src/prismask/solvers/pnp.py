@@ -189,7 +189,7 @@ class Pnp(IterativeSolver):
         noise = stated_noise(self.noise, measurement, mask, camera, chosen)
         kappa = ((noise / self.last_sigma).square() * throughput_power)[:, None, None]
         if self.start == "gap-tv":
-            cube = GapTv(noise=self.noise)(measurement, mask, camera)
+            cube = GapTv(noise=self.noise, nonnegative=self.nonnegative)(measurement, mask, camera)
         else:
             cube = camera.spread(measurement, mask).contiguous()
         problem = _Problem(measurement, mask, camera, divisor, kappa)

@@ -98,6 +98,8 @@ class Twist(IterativeSolver):
 
         now = judged(camera.spread(measurement, mask).contiguous())
         before, dual = now.cube, TvDual.zeros(now.cube)
+        # With negative light it may lie below all cubes without: it is left in any case.
+        is_left = now.cube.flatten(1).amin(1) < (0 if self.nonnegative else -math.inf)
         for _ in range(self.iterations):
             # Γ(x) = prox_{τ TV / L}(x + Aᵀ (y − A x) / L)
             moved = now.cube + camera.adjoint(now.residual / bound[:, None, None], mask)
@@ -113,7 +115,8 @@ class Twist(IterativeSolver):
                     plain = self._denoised(moved, weight, dual)
                 tried = tried.or_else(judged(plain), lower)
                 lower = tried.not_above(now)
-            before, now = now.cube, tried.or_else(now, lower)
+            before, now = now.cube, tried.or_else(now, lower | is_left)
+            is_left = torch.zeros_like(is_left)
             yield Estimate(now.cube, now.residual, now.objective)
 
     def _denoised(self, cube: Tensor, weight: Tensor, dual: TvDual) -> Tensor:

@@ -145,6 +145,27 @@ def test_two_cubes_side_by_side_and_their_difference(full: Result) -> None:
         render_beside(full, other, "difference", Display(3))
 
 
+def test_the_uncertainty_is_a_spread_or_half_an_interval(full: Result) -> None:
+    values = full.cube.values
+    np.testing.assert_allclose(full.uncertainty(1), 0.1)
+    bounds = Result("b", Cube(values, AT, lower=values - 0.3, upper=values + 0.2))
+    np.testing.assert_allclose(bounds.uncertainty(1), 0.25, rtol=1e-5)
+    assert bounds.uncertainty_top == pytest.approx(0.25, rel=1e-5)
+    for incomplete in (Cube(values, AT), Cube(values, AT, lower=values - 0.3)):
+        with pytest.raises(DataMissingError, match="no error bars"):
+            Result("c", incomplete).uncertainty(1)
+
+
+def test_each_difference_has_its_own_scale(full: Result) -> None:
+    """Whichever of several results was compared first."""
+    half, most = (Result(name, Cube(full.cube.values * part, AT)) for name, part in
+                  (("b", 0.5), ("c", 0.9)))  # fmt: skip
+    far, near, again = (
+        render_beside(full, other, "difference", Display(1)).high for other in (half, most, half)
+    )
+    assert far == again == pytest.approx(5 * (near or 0), rel=1e-4)
+
+
 def test_a_smaller_picture_shows_the_means(full: Result) -> None:
     shown = Display(1, low=0.0, high=1.0, reduction=2)
     small = pixels(render(full, "band", shown)).max(axis=-1)

@@ -29,6 +29,7 @@ from prismask.inference.methods.protocol import Method
 from prismask.inference.methods.registry import as_method
 from prismask.inference.options import Options
 from prismask.models.registry import create_model
+from prismask.models.weights import trained_with
 from prismask.optics.camera import CASSI
 from prismask.optics.randomness import seeded
 
@@ -89,6 +90,7 @@ def network(kind: str, std: float = 0.05) -> Method:
         "srn", bands=BANDS, mask_posterior=kind, width=8, blocks=1, seed=3,
         posterior_options={"initial_std": std} if kind != "none" else None,
     )  # fmt: skip
+    model.record |= trained_with(CAMERA)
     return as_method(model, torch.device("cpu"), Options(precision="float32"))
 
 
@@ -109,6 +111,23 @@ def test_spread_over_samples_grows_with_g_and_is_seeded() -> None:
     assert _samples("fixed", 0.01) == small
     assert _samples("fixed", 0.01, seed=1) != small
     assert _samples("gst", 0.02) > 0
+
+
+def test_a_spread_is_never_negative_however_far_apart_the_bands_lie() -> None:
+    """Frames of a wider camera are shortened for the network, and what it says is widened again."""
+    wide = CASSI.from_step(BANDS, 5.0)
+    numbers = seeded(3)
+    aperture = torch.rand(1, 1, 48, 64, generator=numbers)
+    measurement = wide.forward(torch.rand(1, BANDS, 48, 64, generator=numbers), aperture)
+    method = network("fixed", 0.2)
+    shown = Shown.to(method, measurement, aperture, wide)
+    assert shown is not None
+    found = spread_over_samples(shown, 3, seeded(0))
+    assert found.std.shape == (BANDS, 48, 64)
+    assert found.shown is not None
+    assert found.shown.std.shape[-1] < 64, "it was shortened"
+    assert float(found.std.min()) >= 0
+    assert float(found.std.mean()) == pytest.approx(float(found.shown.std.mean()), rel=0.1)
 
 
 def test_spread_over_samples_needs_a_posterior() -> None:

@@ -93,6 +93,22 @@ def test_wavelengths_in_nanometres(units: str | None, value: float, nm: float) -
     assert to_nanometres([value, value], units).tolist() == [nm, nm]
 
 
+SPELLINGS = {
+    1.0: "nm NM nanometer nanometers nanometre nanometres",
+    1e3: "um µm μm micron Microns micrometer micrometers micrometre micrometres",
+    0.1: "å Å angstrom angstroms",
+}
+"""Nanometres in a unit, and the words that files have for it."""
+
+
+@pytest.mark.parametrize(
+    ("word", "factor"), [(w, factor) for factor, words in SPELLINGS.items() for w in words.split()]
+)
+def test_every_spelling_of_a_unit(word: str, factor: float) -> None:
+    assert to_nanometres([450 / factor, 700 / factor], f" {word} ").tolist() == [450, 700]
+    assert is_length(word)
+
+
 def test_units_that_are_none() -> None:
     with pytest.raises(FormatError, match="'furlongs'; known are"):
         to_nanometres([450], "furlongs")

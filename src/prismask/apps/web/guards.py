@@ -326,7 +326,7 @@ class GuardedConnection(H11Protocol):
 
     def shutdown(self) -> None:
         """The server ends; a request that has not all arrived is not waited for."""
-        if self._find_phase() == "body":
+        if self.cycle is not None and self.cycle.more_body and not self.cycle.response_complete:
             self.transport.abort()
         else:
             super().shutdown()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import socket
@@ -16,6 +17,7 @@ from prismask.apps.web.site import Site
 from prismask.errors import ConfigError
 
 KEEP_ALIVE_SECONDS = 30
+COMING_IN_SECONDS = 0.05
 ANYWHERE = ("0.0.0.0", "::")
 
 
@@ -63,7 +65,15 @@ class SiteServer(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """End, with answers to those who get one soon."""
         self.site.is_closed = True
+        for server in self.servers:
+            server.close()
+        # Who is just coming in is then among those that are told to go.
+        await asyncio.sleep(COMING_IN_SECONDS)
         await super().shutdown(sockets)
+        if self.force_exit:
+            # A second Ctrl-C: uvicorn waits for nothing then, and shows a traceback of what it
+            # left waiting for the end. Called twice, this does nothing the second time.
+            await self.lifespan.shutdown()
 
 
 def listen(host: str, port: int) -> socket.socket:

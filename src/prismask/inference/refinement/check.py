@@ -115,10 +115,12 @@ def check_mask(
 
 def _spread(snapshots: list[Any], most: int) -> list[Any]:
     """At most so many, evenly spread, the last one among them."""
-    if len(snapshots) <= max(most, 1):
+    if len(snapshots) <= most:
         return snapshots
+    if most <= 1:
+        return snapshots[-1:]
     last = len(snapshots) - 1
-    return [snapshots[round(k * last / max(most - 1, 1))] for k in range(max(most, 1))]
+    return [snapshots[round(k * last / (most - 1))] for k in range(most)]
 
 
 def _checked(shots: Shots, method: NetworkMethod, number: int) -> ShotCheck:

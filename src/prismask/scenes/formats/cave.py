@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from prismask.checks import size_text
 from prismask.errors import FormatError
-from prismask.scenes.formats.contents import Contents, Variable
+from prismask.scenes.formats.contents import Contents, Variable, check_decoded, record_bytes
 from prismask.scenes.formats.png import check_whole, read_pixels
 
 BANDS = 31
@@ -79,6 +79,9 @@ def read_scene(name: str, files: dict[int, Path]) -> NDArray[np.float32]:
             + (f"; missing: {', '.join(map(str, missing))}." if missing else ".")
             + " Unpack it again."
         )
+    first = files[1]
+    width, height, *_ = check_whole(first)
+    check_decoded(first.parent, record_bytes((BANDS, height, width), 4), f"the scene {name}")
     planes = [_plane(files[band]) for band in range(1, BANDS + 1)]
     sizes = {plane.shape for plane in planes}
     if len(sizes) != 1:

@@ -338,6 +338,11 @@ def check_decoded(path: Path, claimed: int, what: str) -> None:
         )
 
 
+def record_bytes(shape: tuple[int, ...], itemsize: int) -> int:
+    """What an array takes in memory: as it is stored, or as float32, which every record is."""
+    return math.prod(shape) * max(4, itemsize)
+
+
 def check_claim(source: object, claimed: int, held: int, what: str, ratio: int = 1) -> None:
     """Raise before anything of the claimed size is allocated that the file cannot hold.
 

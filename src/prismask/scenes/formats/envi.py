@@ -35,9 +35,11 @@ from prismask.scenes.formats.contents import (
     Variable,
     as_kind,
     check_claim,
+    check_decoded,
     file_size,
     from_json,
     kind_of,
+    record_bytes,
     to_json,
     wavelengths_of,
 )
@@ -82,6 +84,7 @@ def read(path: Path) -> Contents:
     layout = _layout(header, fields)
     claimed = layout.offset + math.prod(layout.shape) * layout.dtype.itemsize
     check_claim(data, claimed, file_size(data), f"the header {header.name}")
+    check_decoded(data, record_bytes(layout.shape, layout.dtype.itemsize), "its bands")
     if file_size(data) > claimed:
         logger.warning("%s holds more than its header describes; the rest is left out.", data)
     kind = as_kind(fields.get("prismask kind"))

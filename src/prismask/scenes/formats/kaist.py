@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from prismask.checks import nearest
 from prismask.errors import FormatError
 from prismask.scenes.formats import npz
-from prismask.scenes.formats.contents import Contents, Variable
+from prismask.scenes.formats.contents import Contents, Variable, check_decoded, record_bytes
 from prismask.scenes.records import Cube
 
 
@@ -23,7 +23,7 @@ def read(path: Path) -> Contents:
     variables = {}
     for name, packed in raw.variables.items():
         if f"{name}_max" in raw.variables:
-            decode = partial(_decode, packed, raw.variables[f"{name}_max"])
+            decode = partial(_decode, path, packed, raw.variables[f"{name}_max"])
             variables[name] = Variable(
                 name, packed.shape, packed.dtype, decode, to_fraction=np.asarray, note=packed.note
             )
@@ -47,7 +47,8 @@ def read_kaist(path: Path, names: Iterable[str] | None = None) -> dict[str, Cube
     return cubes
 
 
-def _decode(packed: Variable, maximum: Variable) -> NDArray[Any]:
+def _decode(path: Path, packed: Variable, maximum: Variable) -> NDArray[Any]:
+    check_decoded(path, record_bytes(packed.shape, 1), packed.name)
     values = packed.read()
     if values.dtype != np.uint8:
         raise FormatError(f"{packed} is not packed in 8 bits.")

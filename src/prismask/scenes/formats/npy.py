@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 
 from prismask.errors import FormatError
 from prismask.scenes.atomic import write_beside
-from prismask.scenes.formats.contents import Contents, Variable, check_claim, file_size
+from prismask.scenes.formats.contents import (
+    Contents,
+    Variable,
+    check_claim,
+    check_decoded,
+    file_size,
+    record_bytes,
+)
 from prismask.scenes.records import Record
 
 LARGEST_HEADER = 10_000
@@ -29,6 +36,7 @@ def read(path: Path) -> Contents:
     with path.open("rb") as file:
         shape, dtype = array_header(file, path)
         check_claim(path, array_bytes(shape, dtype), file_size(path) - file.tell(), "the array")
+    check_decoded(path, record_bytes(shape, dtype.itemsize), "the array")
     name = path.stem
     variable = Variable(
         name, shape, str(dtype), partial(_read, path), note=note_for(dtype), is_named=False
