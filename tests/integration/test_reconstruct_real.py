@@ -78,7 +78,7 @@ def test_a_wrong_mask_is_said_and_seen(data_folder: Path) -> None:
 def test_a_network_takes_both_instruments(data_folder: Path, name: str) -> None:
     """An untrained one: what counts here is that sizes, bands, scale and units work out."""
     mask, bands = SNAPSHOTS[name]
-    model = create_model("srn+", mask_posterior="gst", seed=0, width=16, blocks=1).eval()
+    model = create_model("lumen", seed=0, width=8, stages=2, levels=1, cosines=8).eval()
     model.record["step_px"] = 2.0
     cube = reconstruct(
         data_folder / "measurements" / f"{name}.mat", data_folder / "masks" / f"{mask}.mat",
@@ -87,6 +87,4 @@ def test_a_network_takes_both_instruments(data_folder: Path, name: str) -> None:
     assert cube.values.shape == (bands, 660, 660)
     assert cube.std is not None
     assert 5 < cube.attrs["network_gain"] < 20
-    said = " ".join(cube.attrs["findings"])
-    assert "the cube is divided by it again" in said
-    assert ("virtual camera" in said) == (bands == 24)
+    assert "the cube is divided by it again" in " ".join(cube.attrs["findings"])
