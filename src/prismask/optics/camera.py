@@ -254,7 +254,7 @@ class CASSI:
             advice = "use a larger mask or a smaller scene" if smaller else "crop the mask"
             raise ShapeError(
                 f"mask is {size_text(size)}; a {of} with a scene of {size_text(scene)} and "
-                f"{self._dispersion_text()} ({self.design} disperser) need {size_text(wanted)}: "
+                f"{self._dispersion_text()} ({self.design} disperser) needs {size_text(wanted)}: "
                 f"{advice}."
             )
         if mask.shape[1] not in (1, self.bands):

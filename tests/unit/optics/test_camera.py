@@ -157,9 +157,9 @@ def test_other_designs_name_their_sizes_too() -> None:
     with pytest.raises(ShapeError, match="15×10 for that mask"):
         high.adjoint(torch.zeros(1, 14, 10), torch.zeros(10, 10))
     dual = CASSI.from_step(4, 2, design="dual")
-    with pytest.raises(ShapeError, match="need 10×16"):
+    with pytest.raises(ShapeError, match="needs 10×16"):
         dual.forward(torch.zeros(1, 4, 10, 10), torch.zeros(10, 10))
-    with pytest.raises(ShapeError, match="need 10×16"):
+    with pytest.raises(ShapeError, match="needs 10×16"):
         dual.adjoint(torch.zeros(1, 10, 10), torch.zeros(10, 10))
     with pytest.raises(ShapeError, match="no scene is left"):
         high.unshear(torch.zeros(1, 5, 10))
