@@ -113,23 +113,6 @@ def test_spread_over_samples_grows_with_g_and_is_seeded() -> None:
     assert _samples("gst", 0.02) > 0
 
 
-def test_a_spread_is_never_negative_however_far_apart_the_bands_lie() -> None:
-    """Frames of a wider camera are shortened for the network, and what it says is widened again."""
-    wide = CASSI.from_step(BANDS, 5.0)
-    numbers = seeded(3)
-    aperture = torch.rand(1, 1, 48, 64, generator=numbers)
-    measurement = wide.forward(torch.rand(1, BANDS, 48, 64, generator=numbers), aperture)
-    method = network("fixed", 0.2)
-    shown = Shown.to(method, measurement, aperture, wide)
-    assert shown is not None
-    found = spread_over_samples(shown, 3, seeded(0))
-    assert found.std.shape == (BANDS, 48, 64)
-    assert found.shown is not None
-    assert found.shown.std.shape[-1] < 64, "it was shortened"
-    assert float(found.std.min()) >= 0
-    assert float(found.std.mean()) == pytest.approx(float(found.shown.std.mean()), rel=0.1)
-
-
 def test_spread_over_samples_needs_a_posterior() -> None:
     with pytest.raises(ConfigError, match="no mask posterior"):
         _samples("none", 0.0)

@@ -21,6 +21,7 @@ from prismask.inference.alignment.search import (
     Search,
     align_mask,
     residual,
+    slid_along,
     strips,
 )
 from prismask.inference.alignment.steps import Lines, Observed, step_pose
@@ -329,21 +330,21 @@ def search(monkeypatch: pytest.MonkeyPatch, level: Callable[[float], float]) -> 
     return made
 
 
-def test_a_slide_ends_where_least_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slide_ends_where_least_is_left() -> None:
     asked: list[float] = []
 
     def level(right: float) -> float:
         asked.append(right)
         return 1 + (right - 0.8) ** 2
 
-    slid, least = search(monkeypatch, level).slide(MaskPose(down=0.2))
+    slid, least = slid_along(MaskPose(down=0.2), lambda pose: level(pose.right))
     assert slid.right == pytest.approx(0.8)
     assert least == pytest.approx(1)
     assert slid.down == 0.2
     assert len(asked) == len(set(asked)), "what is left of a pose is asked once"
     asked.clear()
-    level_everywhere = search(monkeypatch, lambda right: asked.append(right) or 0.5)
-    assert level_everywhere.slide(MaskPose()) == (MaskPose(), 0.5)
+    everywhere = slid_along(MaskPose(), lambda pose: asked.append(pose.right) or 0.5)
+    assert everywhere == (MaskPose(), 0.5)
     assert len(asked) == 3
 
 
@@ -356,7 +357,9 @@ def test_the_std_is_that_of_the_pose_that_is_kept(
     ends = [MaskPose(), MaskPose(right=0.9 if is_better else 2.0)]
     monkeypatch.setattr(made, "turns", lambda *_: (ends.pop(0), stds.pop(0)))
     monkeypatch.setattr(
-        made, "slide", lambda pose: (MaskPose(right=0.8), made._level(MaskPose(right=0.8)))
+        alignment,
+        "slid_along",
+        lambda pose, level: (MaskPose(right=0.8), level(MaskPose(right=0.8))),
     )
     pose, std = made.best(MaskPose(), POSITION, 3)
     assert (pose.right, std.right) == ((0.9, 0.2) if is_better else (0.8, 0.1))
@@ -422,7 +425,7 @@ def test_reconstruct_uses_it_and_says_so(scene: Cube) -> None:
     signal = CAMERA.forward(torch.tensor(scene.values)[None], BESIDE.moved(nominal))[0]
     shot, mask = Measurement(signal.numpy()), Mask(nominal[0, 0].numpy())
     with pytest.warns(PrismaskWarning, match="contradicts its mask"):
-        plain = reconstruct(shot, mask, CAMERA, noise_std=0.002, device="cpu")
+        plain = reconstruct(shot, mask, CAMERA, noise_std=0.002, device="cpu", align=False)
     assert any("align=True" in line for line in plain.attrs["findings"])
     moved = reconstruct(
         shot, mask, CAMERA, noise_std=0.002, device="cpu", check_mask=False, align=True

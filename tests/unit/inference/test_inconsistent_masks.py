@@ -9,14 +9,17 @@ import pytest
 import torch
 from calibrated_network import interval_record
 
+from prismask.errors import PrismaskWarning
 from prismask.inference.alignment import search as probe
 from prismask.inference.alignment.pose import MaskPose
 from prismask.inference.alignment.search import Alignment
+from prismask.inference.engine import Engine
 from prismask.inference.intervals import snapshots
 from prismask.inference.intervals.learned import INCONSISTENT_MASKS
 from prismask.inference.intervals.snapshots import draw_fault
 from prismask.inference.methods import network as network_method
-from prismask.inference.reconstruct import reconstruct
+from prismask.inference.options import Options
+from prismask.inference.reconstruct import deliver_batch, delivered, reconstruct
 from prismask.models.network import Reconstructor
 from prismask.models.weights import load_model
 from prismask.optics.camera import CASSI
@@ -63,7 +66,10 @@ def shot(
 
 
 def made(network: Reconstructor, given: tuple[Measurement, Mask], **more: Any) -> Cube:
+    """A cube with the mask as it was calibrated, unless a pose is asked for."""
     camera = more.pop("camera", CAMERA)
+    if "pose" not in more:
+        more = {"align": False, **more}
     return reconstruct(*given, camera, model=network, device="cpu", **more)
 
 
@@ -109,7 +115,7 @@ def test_turned_by_ninety_degrees_it_is_the_same(network: Reconstructor) -> None
         seen, mask = shot(3, fault)
         turned = (Measurement(seen.values.T.copy()), Mask(mask.values.T.copy()))
         gains = [
-            made(network, given, camera=camera).attrs["mask_probe_gain"]
+            made(network, given, camera=camera, noise_std=0.01).attrs["mask_probe_gain"]
             for given, camera in (((seen, mask), CAMERA), (turned, sideways))
         ]
         assert gains[0] == pytest.approx(gains[1], abs=1e-3)
@@ -139,7 +145,70 @@ def test_it_is_asked_again_where_alignment_finds_nothing(
         monkeypatch.setattr(network_method, "align_mask", lambda *_, found=found: found)
         cube = made(network, given, align=True)
         assert ("mask_inconsistent" in cube.attrs) is asked
-    assert any("align=True found no pose" in text for text in cube.attrs["findings"])
+    assert any("No pose was found" in text for text in cube.attrs["findings"])
+
+
+# --- what nobody asks for is done all the same ----------------------------------------------------
+
+
+def test_a_mask_that_is_contradicted_is_read_in_its_pose(network: Reconstructor) -> None:
+    given = shot(3, FAULTS["a pixel aside"])
+    with pytest.warns(PrismaskWarning, match="contradicts its mask as calibrated: the mask lies"):
+        cube = made(network, given, align=None)
+    np.testing.assert_array_equal(cube.values, made(network, given, align=True).values)
+    assert cube.attrs["mask_pose"][:2] == pytest.approx([0.7, 0.7], abs=0.15)
+    assert "mask_inconsistent" not in cube.attrs, "the mask is right where it is now"
+    (told,) = [text for text in cube.attrs["findings"] if "contradicts" in text]
+    assert "align=False" in told
+    assert "pose" in told
+    truth = random_scene(3, SIZE, tuple(WAVELENGTHS_NM)).values
+    errors = [
+        np.square(one.values - truth).mean()
+        for one in (cube, made(network, given, align=False, check_mask=False))
+    ]
+    assert errors[0] < 0.8 * errors[1]
+
+
+def test_a_right_mask_is_not_searched(
+    network: Reconstructor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("a search takes several times as long as the cube")
+
+    monkeypatch.setattr(network_method, "align_mask", never)
+    given = shot(1)
+    cube = made(network, given, align=None)
+    np.testing.assert_array_equal(cube.values, made(network, given, align=False).values)
+    assert not any("contradicts" in text for text in cube.attrs["findings"])
+    # Nor is a wrong one where nobody wants to know.
+    made(network, shot(3, FAULTS["a pixel aside"]), align=None, check_mask=False)
+
+
+@pytest.mark.filterwarnings("ignore:the snapshot contradicts:prismask.errors.PrismaskWarning")
+def test_a_search_that_finds_nothing_leaves_the_mask(
+    network: Reconstructor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = Alignment(MaskPose(), 1.0, 1.0)
+    monkeypatch.setattr(network_method, "align_mask", lambda *_: nothing)
+    given = shot(3, FAULTS["out of focus"])
+    cube = made(network, given, align=None)
+    assert cube.attrs["mask_inconsistent"] is True
+    assert "mask_pose" not in cube.attrs
+    (told,) = [text for text in cube.attrs["findings"] if "contradicts" in text]
+    assert "No pose was found that explains it clearly better" in told
+    np.testing.assert_array_equal(cube.upper, made(network, given, align=False).upper)
+
+
+def test_what_is_given_back_in_batches_is_what_is_delivered(network: Reconstructor) -> None:
+    seen, mask = shot(3, FAULTS["a pixel aside"])
+    method = network_method.NetworkMethod(Engine(network, torch.device("cpu")), "lumen.m2m")
+    planes = torch.tensor(mask.values)[None, None]
+    for options in (Options(), Options(align=False)):
+        (cube,) = deliver_batch(
+            method, method, torch.tensor(seen.values)[None], planes, CAMERA, options
+        )
+        (one,) = delivered(method, method, torch.tensor(seen.values)[None], planes, CAMERA, options)
+        np.testing.assert_allclose(cube.numpy(), one.values, atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:the snapshot contradicts:prismask.errors.PrismaskWarning")
@@ -148,7 +217,7 @@ def test_a_place_that_holds_no_longer_is_told(network: Reconstructor) -> None:
     attrs = {"mask_pose": list(FAULTS["a pixel aside"].numbers), "mask_hash": mask.hash}
     before = Cube(np.zeros((28, 2, 2), np.float32), attrs=attrs)
     cube = made(network, (seen, mask), pose=before)
-    assert any("align=True instead of pose" in text for text in cube.attrs["findings"])
+    assert any("leave pose out" in text for text in cube.attrs["findings"])
 
 
 @pytest.mark.filterwarnings("ignore:the snapshot contradicts:prismask.errors.PrismaskWarning")

@@ -116,7 +116,7 @@ def test_more_is_worse() -> None:
 def test_an_alignment_does_not_silence_it() -> None:
     verdict = rule().verdict(facts(unexplained=0.3), 0.2, None)
     (before,) = verdict.findings(is_searched=False, adapt=False)
-    (after,) = verdict.findings(align=True, adapt=False)
+    (after,) = verdict.findings(is_searched=True, adapt=False)
     assert "--align" in before.text
     assert "--align" not in after.text
     assert "--method gap-tv" in after.text
