@@ -26,10 +26,10 @@ snapshot = prismask.simulate(scene, moved, sensor=Gaussian(0.002))
 # ## Notice
 #
 # `reconstruct` asks whether a mask near the given one would explain more of the snapshot. If so, that is a
-# `PrismaskWarning`:
+# `PrismaskWarning`. (`align=False` keeps the mask as it was calibrated, to show what that costs.)
 
 # %%
-cube = prismask.reconstruct(snapshot, calibrated)
+cube = prismask.reconstruct(snapshot, calibrated, align=False)
 print(cube.attrs["residual"])
 
 # %% [markdown]
@@ -38,12 +38,12 @@ print(cube.attrs["residual"])
 #
 # ## Mend
 #
-# `align=True` finds the pose of the mask from the snapshot itself: where it lies, how sharp it is, how far
-# the spectrum spreads. The network is run on a few lines of the frame, told that nobody knows the mask exactly; the pose that
+# Without that, the pose of the mask is found from the snapshot itself: where it lies, how sharp it is, how far
+# the spectrum spreads. (`align=True` searches even if nothing looks wrong.) The network is run on a few lines of the frame, told that nobody knows the mask exactly; the pose that
 # explains the snapshot best is taken if it explains other lines clearly better, and the cube is made with it.
 
 # %%
-aligned = prismask.reconstruct(snapshot, calibrated, align=True)
+aligned = prismask.reconstruct(snapshot, calibrated)
 print(aligned.attrs["residual"])
 print(f"{aligned.attrs['seconds']:.1f} s instead of {cube.attrs['seconds']:.1f} s")
 print(next(line for line in aligned.attrs["findings"] if "the mask lies" in line))
@@ -78,7 +78,7 @@ assert cube.attrs["mask_inconsistent"]
 # %%
 other = prismask.demo_scene(96, seed=1)
 shot = prismask.simulate(other, moved, sensor=Gaussian(0.002), seed=1)
-plain = prismask.reconstruct(shot, calibrated)
+plain = prismask.reconstruct(shot, calibrated, align=False)
 quick = prismask.reconstruct(shot, calibrated, pose=aligned)
 for made, how in ((plain, "as calibrated"), (quick, "in the pose found before")):
     score = prismask.score(made, other)["psnr_paper"]
@@ -90,7 +90,7 @@ assert prismask.score(plain, other)["psnr_paper"] + 1 < prismask.score(quick, ot
 # %% [markdown]
 # | what you see | what it means | what to do |
 # |---|---|---|
-# | *the snapshot contradicts its mask* | the mask lies a fraction of a pixel elsewhere, is out of focus, or the dispersion is a little off | `align=True`; then `pose=` |
+# | *the snapshot contradicts its mask* | the mask lies a fraction of a pixel elsewhere, is out of focus, or the dispersion is a little off | nothing: the mask is read where it is; then `pose=` |
 # | *the mask fits this snapshot clearly better shifted* | it lies whole pixels away | `align=True` up to three of them, else move it in its file |
 # | *the mask is in this snapshot, but transposed* (or flipped) | one file is the wrong way round | turn it as the message says |
 # | *the mask's pattern is not found* | another instrument's mask, or not in the sensor's pixels | find the right file |

@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.ndimage import shift
 
 import prismask
 from prismask import CASSI, Mask, Measurement, save
@@ -305,6 +306,7 @@ def told_by_wrong_commands(lab: Path) -> list[str]:
     arrays = {
         "small": mask[:48, :48], "raw_mask": mask * 4000, "flipped_mask": mask[::-1],
         "shifted_mask": np.roll(mask, 2, axis=0), "odd": shot[:, :-9],
+        "moved_mask": shift(mask, (0.6, 0.5), mode="nearest").clip(0, 1),
         "turned": shot.T, "counts": (shot.clip(0) * 60000).astype(np.int64),
         "clipped": np.minimum(shot * 1.6, 1), "offset": shot + 0.05, "cropped": shot[:, :-10],
         "closed_mask": 0 * mask, "sensor_mask": np.resize(mask, shot.shape),
@@ -320,6 +322,8 @@ def told_by_wrong_commands(lab: Path) -> list[str]:
         cropped.npy --mask mask.mat --bands 28
         odd.npy --mask mask.mat
         snapshot.mat --mask shifted_mask.npy
+        snapshot.mat --mask moved_mask.npy
+        snapshot.mat --mask moved_mask.npy --no-align
         snapshot.mat --mask small.npy
         turned.npy --mask mask.mat --bands 28
         snapshot.mat --mask sensor_mask.npy --bands 28
