@@ -1,6 +1,6 @@
 """What bad pixels of the sensor cost, by what is done about them.
 
-    python results/bad_pixels.py [--data DIR] [--methods lumen.m2m srn-looks.m2m gap-tv …]
+    python results/bad_pixels.py [--data DIR] [--methods lumen.m2m gap-tv …]
 
 Validation scenes (CAVE) are photographed through fabricated masks that nobody has seen, with noise
 of σ = 0.01 (docs/method.md), by a sensor of which `SHARE` of the pixels are hot or dead, half each.
@@ -42,7 +42,7 @@ SEED = 515_151
 def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--methods", nargs="+", default=["lumen.m2m", "srn-looks.m2m", "gap-tv"])
+    parser.add_argument("--methods", nargs="+", default=["lumen.m2m", "gap-tv"])
     parser.add_argument("--scenes", type=int, default=6, help="the first of them")
     parser.add_argument("--out", type=Path, default=HERE / "bad-pixels.json")
     options = parser.parse_args()

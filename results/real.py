@@ -1,6 +1,6 @@
 """Reconstruct the real snapshots of both instruments and put the results side by side.
 
-    python results/real.py [--data DIR] [--methods srn-looks.m2m gap-tv] [--snapshots tsanet]
+    python results/real.py [--data DIR] [--methods lumen.m2m gap-tv] [--snapshots tsanet]
     python results/real.py --sheet
 
 There is no truth to compare with: real.json holds what the self-check says (what of the snapshot
@@ -84,7 +84,7 @@ def renew(kept: Path, told: Path, drawn: Path) -> dict[str, dict[str, Any]]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--data", type=Path, help="the data folder (see PRISMASK_DATA)")
-    parser.add_argument("--methods", nargs="+", default=["srn-looks.m2m", "gap-tv"])
+    parser.add_argument("--methods", nargs="+", default=["lumen.m2m", "gap-tv"])
     parser.add_argument("--snapshots", default="", help="how their names begin [all]")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--align", action="store_true", help="find the mask's place first")
