@@ -45,8 +45,14 @@ _LABELS: dict[str, str] = {
     "mask-std": "“Mask uncertainty”",
 }
 """What the form calls the options of the command line."""
-_VARIABLE = re.compile(r"(Name|Choose) one with --variable NAME( \(for [^)]*\))?\.")
-"""Advice that the form has no field for."""
+_NO_FIELD = (
+    (
+        re.compile(r"(Name|Choose) one with --variable NAME( \(for [^)]*\))?\."),
+        "Send a file that holds it alone.",
+    ),
+    (re.compile(r" For further snapshots .*--pose; --no-align keeps the mask as it is\."), ""),
+)
+"""Advice that the form has no field for, and what is said instead."""
 _TICKS = (
     (re.compile(r"\b(U|u)se --no-check-mask to"), r"\1ntick “Look for the mask first” to"),
     (
@@ -101,8 +107,7 @@ def fixes_in(text: str) -> tuple[Fix, ...]:
 
 def page_words(text: str) -> str:
     """A message of the command line in the words of the page; commands in backticks stay."""
-    text = _VARIABLE.sub("Send a file that holds it alone.", text)
-    for flag, words in _TICKS:
+    for flag, words in (*_NO_FIELD, *_TICKS):
         text = flag.sub(words, text)
     parts = text.split("`")
     parts[::2] = [_WORD.sub(lambda found: _LABELS[found[1]], part) for part in parts[::2]]
