@@ -60,6 +60,8 @@ Few, because errors grow with parts of a pixel: of the first network that shippe
 moves the mask, and the camera stays what it was."""
 SAME_FAMILY_PX = 0.5
 """Pixels by which a band may miss its place in the training of a network of fixed bands."""
+WIDEST_PROBED = 5.0
+"""Mean pixels between neighbouring bands up to which a snapshot is asked about its mask."""
 UNEVEN_MARGIN = 0.2
 """Share of half the way to its neighbour by which a band may land further from its place than in
 training: no prism's curve is quite the one that cameras were drawn with."""
@@ -142,6 +144,17 @@ class CameraMatch:
             return True
         apart = np.abs(_landings(self.camera) - _landings(self.trained))
         return bool(apart.max() > SAME_CAMERA_PX)
+
+    @property
+    def can_probe(self) -> bool:
+        """Whether a snapshot tells a right mask from a wrong one behind this camera, too.
+
+        It does for a network that contains the camera: behind ten others right masks gained 0.008
+        at most from another pose (`alignment.search.probe_mask`) and wrong ones at least 0.062;
+        but behind 8 bands 7 px apart one right mask gained 0.3.
+        """
+        apart = _length(self.camera) / max(1, self.camera.bands - 1)
+        return self.bands is None and apart <= WIDEST_PROBED
 
     @property
     def beyond(self) -> tuple[str, ...]:

@@ -121,8 +121,28 @@ def test_turned_by_ninety_degrees_it_is_the_same(network: Reconstructor) -> None
         assert gains[0] == pytest.approx(gains[1], abs=1e-3)
 
 
-def test_nobody_asks_behind_another_camera_or_without_an_interval(network: Reconstructor) -> None:
-    other = CASSI.from_step(28, 1.6)
+@pytest.mark.filterwarnings("ignore:the snapshot contradicts:prismask.errors.PrismaskWarning")
+@pytest.mark.parametrize("other", [CASSI.from_step(28, 1.6), CASSI.from_step(24, 2.0)])
+def test_it_is_asked_behind_another_camera_whose_interval_stays(
+    network: Reconstructor, other: CASSI
+) -> None:
+    right = made(network, shot(3, camera=other), camera=other)
+    assert right.attrs["mask_inconsistent"] is False
+    given = shot(3, FAULTS["half a pixel up"], other)
+    wrong = made(network, given, camera=other)
+    assert wrong.attrs["mask_inconsistent"] is True
+    (told,) = [text for text in wrong.attrs["findings"] if "contradicts its mask" in text]
+    assert "its error bars are those of a right mask" in told
+    unasked = made(network, given, camera=other, check_mask=False)
+    np.testing.assert_array_equal(wrong.upper, unasked.upper)
+    found = made(network, given, camera=other, align=None)
+    assert found.attrs["mask_pose"][0] == pytest.approx(-0.5, abs=0.15)
+
+
+def test_nobody_asks_where_bands_lie_far_apart_or_without_an_interval(
+    network: Reconstructor,
+) -> None:
+    other = CASSI.from_step(8, 7.0)
     assert "mask_inconsistent" not in made(network, shot(3, camera=other), camera=other).attrs
     plain = load_model("lumen.m2m")
     plain.record = {key: value for key, value in plain.record.items() if key != "interval"}

@@ -357,13 +357,17 @@ def interval_findings(
     return [Finding("note", text)]
 
 
-def probe_findings(probe: Probe | None, options: Options, is_searched: bool) -> list[Finding]:
+def probe_findings(
+    probe: Probe | None, options: Options, is_searched: bool, is_widened: bool
+) -> list[Finding]:
     """What to do about a mask that its snapshot contradicts.
 
     is_searched: whether a better pose was searched for already, and not found.
+    is_widened: whether the interval knows of such masks.
     """
     if probe is None or not probe.is_inconsistent:
         return []
+    bars = "widened" if is_widened else "those of a right mask"
     advice = "--align finds its pose."
     if options.pose is not None:
         advice = "The pose may no longer be right: leave --pose out."
@@ -372,6 +376,6 @@ def probe_findings(probe: Probe | None, options: Options, is_searched: bool) -> 
     text = (
         "the snapshot contradicts its mask: a mask shifted by a fraction of a pixel or blurred, or "
         f"a slightly different dispersion, would leave {two_digits(100 * probe.gain)} % less of it "
-        f"unexplained. The cube may be worse than necessary; its error bars are widened. {advice}"
+        f"unexplained. The cube may be worse than necessary; its error bars are {bars}. {advice}"
     )
     return [Finding("warning", text)]

@@ -222,7 +222,9 @@ class NetworkMethod:
         seen, interval = self.view_of(snapshot), self.interval()
         probe = snapshot.probe or self._probe(snapshot, seen, options, interval)
         if interval is not None:
-            interval = interval.for_classes(classes_of(seen.match, probe))
+            # Behind other cameras it was fitted to what is known without a probe.
+            known = None if seen.match.is_other_camera else probe
+            interval = interval.for_classes(classes_of(seen.match, known))
         tails = ((1 - options.level) / 2, (1 + options.level) / 2)
         learned = Learned(self.engine)
         if options.adapt:
@@ -239,12 +241,17 @@ class NetworkMethod:
         values, std, lower, upper = read_back(seen, made)
         evidence, verdict = None, None
         if interval is not None:
-            evidence = evidence_of(snapshot, seen, made, values, probe)
+            evidence = evidence_of(snapshot, seen, made, values, known)
             with part("interval"):
                 lower, upper = (e.numpy() for e in interval.ends(evidence, options.level))
-                verdict = self._verdict(evidence, interval, options.level, upper - lower)
+                verdict = self._verdict(evidence, interval, options.level, upper - lower, probe)
         findings = (
-            *probe_findings(probe, options, snapshot.is_searched),
+            *probe_findings(
+                probe,
+                options,
+                snapshot.is_searched,
+                is_widened=not seen.match.is_other_camera,
+            ),
             *gain_findings(float(seen.gain)),
             *seen.match.findings(),
             *self._spread_findings(seen),
@@ -255,14 +262,19 @@ class NetworkMethod:
         return Estimate(values, std, lower, upper, attrs, findings, evidence, verdict)
 
     def _verdict(
-        self, evidence: Evidence, interval: LearnedInterval, level: float, width: Array
+        self,
+        evidence: Evidence,
+        interval: LearnedInterval,
+        level: float,
+        width: Array,
+        probe: Probe | None,
     ) -> Verdict | None:
         """How far to trust the cube, where a rule for that is stored."""
         rule = self.trust()
         if rule is None:
             return None
         mean = float(width.mean()) / evidence.level * interval.width_ratio(level)
-        return rule.verdict(evidence.facts, mean, evidence.probe_gain)
+        return rule.verdict(evidence.facts, mean, None if probe is None else probe.gain)
 
     def evidence(self, snapshot: Snapshot, probed: bool, options: Options = DEFAULTS) -> Evidence:
         """A single pass and all that is known about it without its truth, to fit an interval on.
@@ -293,11 +305,11 @@ class NetworkMethod:
         """Whether the snapshot agrees with its mask.
 
         None where it is not wanted, and where it is not known what the answer is worth: for other
-        weights, and behind other cameras, which networks see a little wrongly with any mask.
+        weights, and behind cameras that a network sees a little wrongly with any mask.
         """
-        if snapshot.is_aligned or not options.check_mask:
+        if snapshot.is_aligned or not options.check_mask or interval is None:
             return None
-        if interval is None or seen.match.is_other_camera:
+        if seen.match.is_other_camera and not seen.match.can_probe:
             return None
         return probe_mask(self.engine, seen.shown)
 
