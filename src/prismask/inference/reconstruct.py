@@ -339,7 +339,7 @@ def align(snapshot: Snapshot, aligner: Aligner, progress: Progress | None) -> Al
     mask, camera = snapshot.mask, snapshot.camera
     finding = Finding("note", found.text((mask.shape[-2], mask.shape[-1]), camera))
     searched = replace(snapshot, is_searched=True)
-    if snapshot.probe is not None:  # the search that nobody asked for
+    if snapshot.probe is not None:  # the snapshot asked for the search, not the user
         if not found.is_worth_it:
             return Aligned(searched)
         text = (
@@ -430,8 +430,8 @@ def aligned(
 
 def _may_move(options: Options, aligner: Aligner | None) -> bool:
     """Whether masks may be read in another pose than they were calibrated in."""
-    looks = options.align is None and options.check_mask and aligner is not None
-    return bool(options.align) or looks or options.pose is not None
+    may_search = options.align is None and options.check_mask and aligner is not None
+    return bool(options.align) or may_search or options.pose is not None
 
 
 def delivered(

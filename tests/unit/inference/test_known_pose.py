@@ -99,13 +99,18 @@ def test_a_second_disperser_puts_bands_back_by_itself() -> None:
     assert not torch.allclose(moved, dual.forward(cube, mask))
 
 
-@pytest.mark.filterwarnings("ignore::prismask.errors.PrismaskWarning")
-def test_a_shift_is_told_until_a_pose_has_it() -> None:
+def rolled(rows: int) -> tuple[Measurement, Mask]:
+    """A snapshot, and its mask so many rows too low."""
     size = (112, 128)
     mask = fabricate_mask(size, seeded(3)).numpy()
     cube = torch.tensor(random_scene(1, size).values)[None]
     seen = Measurement(CAMERA.forward(cube, torch.tensor(mask)[None, None])[0].numpy())
-    moved = Mask(np.roll(mask, 2, axis=0))
+    return seen, Mask(np.roll(mask, rows, axis=0))
+
+
+@pytest.mark.filterwarnings("ignore::prismask.errors.PrismaskWarning")
+def test_a_shift_is_told_until_a_pose_has_it() -> None:
+    seen, moved = rolled(2)
 
     def told(down: float) -> list[str]:
         pose = earlier(mask_pose=[down, *[0.0] * 11], mask_hash=moved.hash)
@@ -121,11 +126,7 @@ def test_a_shift_is_told_until_a_pose_has_it() -> None:
 
 @pytest.mark.filterwarnings("ignore::prismask.errors.PrismaskWarning")
 def test_aligning_is_not_promised_for_a_mask_that_is_far_away() -> None:
-    size = (112, 128)
-    mask = fabricate_mask(size, seeded(3)).numpy()
-    cube = torch.tensor(random_scene(1, size).values)[None]
-    seen = Measurement(CAMERA.forward(cube, torch.tensor(mask)[None, None])[0].numpy())
-    moved = Mask(np.roll(mask, 7, axis=0))
+    seen, moved = rolled(7)
     found = reconstruct(seen, moved, CAMERA, "gap-tv", iterations=1, noise_std=0.01)
     (line,) = (line for line in found.attrs["findings"] if "clearly better shifted" in line)
     assert "align=True" not in line

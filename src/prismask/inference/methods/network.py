@@ -221,9 +221,9 @@ class NetworkMethod:
         """One pass, or one for each sampled mask; the result is in the snapshot's units again."""
         seen, interval = self.view_of(snapshot), self.interval()
         probe = snapshot.probe or self._probe(snapshot, seen, options, interval)
+        # Behind other cameras intervals are fitted to what is known without a probe.
+        known = None if seen.match.is_other_camera else probe
         if interval is not None:
-            # Behind other cameras it was fitted to what is known without a probe.
-            known = None if seen.match.is_other_camera else probe
             interval = interval.for_classes(classes_of(seen.match, known))
         tails = ((1 - options.level) / 2, (1 + options.level) / 2)
         learned = Learned(self.engine)
@@ -246,12 +246,7 @@ class NetworkMethod:
                 lower, upper = (e.numpy() for e in interval.ends(evidence, options.level))
                 verdict = self._verdict(evidence, interval, options.level, upper - lower, probe)
         findings = (
-            *probe_findings(
-                probe,
-                options,
-                snapshot.is_searched,
-                is_widened=not seen.match.is_other_camera,
-            ),
+            *probe_findings(probe, options, snapshot.is_searched, is_widened=known is not None),
             *gain_findings(float(seen.gain)),
             *seen.match.findings(),
             *self._spread_findings(seen),

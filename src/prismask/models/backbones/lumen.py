@@ -282,11 +282,7 @@ class Lumen(nn.Module):
     def before_projection(self, seen: Observation) -> Tensor:
         """What the last look sees (`models.network.SnapshotBackbone`)."""
         known = self._known(seen)
-        features, belief, shot = self.entry(*known)
-        *before, last = self.stages
-        for stage in before:
-            features, belief = stage(features, belief, shot, known.camera, known.basis)
-        assert isinstance(last, Stage)
+        (features, belief, shot), last = self._until_last(known)
         cube: Tensor = last.look(features, belief, shot, known.camera, known.basis)[1].cube
         return cube
 
@@ -297,16 +293,23 @@ class Lumen(nn.Module):
         one meets the last stage and the exact projection.
         """
         known = self._known(seen)
-        camera, (*shared, last) = known.camera, self.stages
-        features, belief, shot = self.entry(*known)
-        for stage in shared:
-            features, belief = stage(features, belief, shot, camera, known.basis)
+        camera = known.camera
+        (features, belief, shot), last = self._until_last(known)
         std = doubt(belief, shot, camera, known.noise, known.spread)
         for noise in noises:
             mask = perturb(shot.mask, std, noise.to(std))
             drawn = shot._replace(mask=mask, gram=camera.gram_bound(mask))
             ends = last(features, belief, drawn, camera, known.basis)
             yield self.exit(*ends, drawn, *known.facts)[0]
+
+    def _until_last(self, known: Known) -> tuple[tuple[Tensor, Belief, Shot], Stage]:
+        """What all stages but the last make of a snapshot, and the last one."""
+        features, belief, shot = self.entry(*known)
+        *before, last = self.stages
+        for stage in before:
+            features, belief = stage(features, belief, shot, known.camera, known.basis)
+        assert isinstance(last, Stage)
+        return (features, belief, shot), last
 
     def _known(self, seen: Observation) -> Known:
         """A snapshot with all its facts, in one precision; what is not known is estimated."""
